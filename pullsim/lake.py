@@ -159,10 +159,15 @@ class Lake:
 
         >>> pullsim.open("lake").report().save("report.html")
         """
+        from pipeline.commands.cli import now
         from pipeline.report.build import report
+        from pipeline.report.page import page as html_page
+        from pipeline.report.scope import Filters
 
         def page(ask: AskAll) -> Page:
-            return Page(report(ask, broker=broker, named=self.path, progress=lambda _: None))
+            only = Filters(broker=broker)
+            found = report(ask, only=only, named=self.path, made=now(), progress=lambda _: None)
+            return Page(html_page(found))
 
         def quickly(lake: EmbeddedLake) -> Page:
             from pipeline.embedded.questions import errors_told

@@ -451,6 +451,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "transactions",
         "retention",
         "report",
+        "serve",
         "sql",
     ),
     "Ask why, and what if": ("explain", "whatif", "upgrade", "replay"),

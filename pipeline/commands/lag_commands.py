@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -21,11 +23,12 @@ from pipeline.commands.cli import (
     run_id,
 )
 from pipeline.commands.listed import Names, answer, list_options, show_first
-from pipeline.lake.asking import Ask
+from pipeline.lake.asking import Ask, Row
 from pipeline.settings.quantities import milliseconds
-from pipeline.terminal import say, show_table, show_values, start_page
+from pipeline.terminal import progress_to_stderr, say, show_table, show_values, start_page
 
 if TYPE_CHECKING:
+    from pipeline.lag.metrics import Publish
     from pipeline.listings.listing import AskedListing
 
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     cls=ExampleCommand,
     example="pullsim lag --lake lake --group orders-consumer --watch\n"
     "  pullsim lag --lake lake --min-lag 10000\n"
+    "  pullsim lag --lake lake --by group --watch --metrics 9465\n"
     "  pullsim lag --lake lake --record --keep 30",
 )
 @lake_option
@@ -50,6 +54,11 @@ if TYPE_CHECKING:
 )
 @click.option("--now", "until_now", is_flag=True, help="Count waiting time until now instead of the store's last message; for queues.")
 @click.option("--watch", is_flag=True, help="Show the lag again whenever the lake has changed, until Ctrl-C or SIGTERM.")
+@click.option(
+    "--metrics",
+    metavar="FILE|PORT",
+    help="Prometheus metrics of all groups: a file, written whole each time, or with --watch [HOST:]PORT.",
+)
 @click.option(
     "--record", is_flag=True, help="Append the lag of all groups of a broker to lag_history, if it is new, instead of showing it."
 )
@@ -73,6 +82,7 @@ def lag_command(
     min_lag: int | None,
     until_now: bool,
     watch: bool,
+    metrics: str | None,
     record: bool,
     observed_at: int | None,
     keep: int | None,
@@ -91,14 +101,15 @@ def lag_command(
     --by group shows sums instead, without the retry topic in Lag; as json and csv the rows are those of group_lag, with --by topic
     those of consume_lag_by_group.
 
+    --metrics gives the status of each group, what waits and its dead letters to Prometheus, with the gauges of rocketmq-exporter
+    (docs/monitoring.md). --watch makes them again whenever the lake has changed.
+
     --record, for example after each import, appends an observation of the broker to lag_history, which group_status and retention_risk
     need. Nothing is appended if the broker's tables have not changed since the last observation.
     """
     if record:
-        if group or topic or by or behind or min_lag or until_now or watch or sort or limit or form != "table":
-            raise click.UsageError(
-                "--record takes all groups and topics of a broker as they are: give only --observed-at, --keep and --broker"
-            )
+        if group or topic or by or behind or min_lag or until_now or watch or metrics or sort or limit or form != "table":
+            raise click.UsageError("--record takes all of a broker as it is: give only --observed-at, --keep and --broker")
         _record(engine, lake, broker, observed_at, keep)
         return
     if observed_at is not None or keep is not None:
@@ -117,14 +128,58 @@ def lag_command(
     )
     asked.check()
     shown = list[int]()
+    with _published(metrics, is_whole=group is None and topic is None, watch=watch) as publish:
 
-    def show(ask: Ask) -> None:
-        shown.append(asked.show(ask))
+        def show(ask: Ask) -> None:
+            shown.append(asked.show(ask))
+            publish(ask, broker)
 
-    names = Names(group=group, topic=topic, broker=broker)
-    answer(engine, reader, lake, names, show, again=asked.start_page if watch else None)
+        names = Names(group=group, topic=topic, broker=broker)
+        answer(engine, reader, lake, names, show, again=asked.start_page if watch else None)
     if min_lag is not None and shown[-1]:
         raise SystemExit(1)
+
+
+@contextmanager
+def _published(target: str | None, *, is_whole: bool, watch: bool) -> Iterator[Callable[[Ask, str | None], None]]:
+    """The function that publishes the metrics of a broker, None for all, at the target of --metrics; it does nothing without a target."""
+    from pipeline.lag.http_server import is_address
+    from pipeline.lag.metrics import metrics_target
+
+    if target is None:
+        yield lambda _ask, _broker: None
+        return
+    if not is_whole:
+        raise click.UsageError("--metrics has all groups and topics of a broker: it cannot be combined with --group or --topic")
+    if not watch and is_address(target):
+        raise click.UsageError(f"--metrics {target}: a port answers only while the command runs: give --watch too, or a file")
+    with metrics_target(target, progress_to_stderr) as publish:
+        yield _Publisher(publish)
+
+
+@dataclass
+class _Publisher:
+    """Publishes metrics again and again; where that fails later than the first time, it says so, and the watch goes on."""
+
+    publish: Publish
+    has_published: bool = False
+
+    def __call__(self, ask: Ask, broker: str | None) -> None:
+        from pipeline.files.output_file import OutputError
+        from pipeline.lag.group_metrics import all_metrics
+
+        def ask_all(queries: Sequence[str]) -> Iterator[Sequence[Row]]:
+            for query in queries:
+                names, rows = ask(query)
+                yield [dict(zip(names, row, strict=True)) for row in rows]
+
+        try:
+            self.publish(all_metrics(ask_all, broker, now()))
+            self.has_published = True
+        except OutputError as error:
+            if not self.has_published:
+                raise
+            progress_to_stderr(f"metrics: {error}")
 
 
 def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | None, keep: int | None) -> None:

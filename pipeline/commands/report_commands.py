@@ -1,50 +1,153 @@
-"""`pullsim report`: writes one page about a lake."""
+"""`pullsim report`: writes one page about a lake; `pullsim serve`: the same page, live."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.commands.cli import Engine, ExampleCommand, cli, engine_option, engine_options, lake_option
+from pipeline.commands.cli import Engine, ExampleCommand, cli, engine_option, engine_options, lake_option, moment, now
+from pipeline.commands.listed import Names, require_before_spark
+from pipeline.report.scope import Filters
+from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.terminal import progress_to_stderr, say
 
 if TYPE_CHECKING:
     from pipeline.embedded.database import EmbeddedLake
     from pipeline.lake.asking import AskAll
+    from pipeline.report.compared import Compared
 
 
-@cli.command("report", cls=ExampleCommand, example="pullsim report --lake lake --out report.html")
+def _calendar(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """The ms since 1970 of an option's time, which a calendar must have."""
+    stamp = moment(context, parameter, value)
+    if stamp is None or 0 <= stamp <= LAST_OF_YEAR_9999:
+        return stamp
+    raise click.BadParameter(f"expected a time from 1970 to the year 9999, found {value!r}")
+
+
+@cli.command(
+    "report",
+    cls=ExampleCommand,
+    example="pullsim report --lake lake --out report.html\n"
+    "  pullsim report --lake lake --group orders-consumer --from 2024-05-01T12:00:00 --out group.html\n"
+    "  pullsim report --lake lake --format json --out monday.json\n"
+    "  pullsim report --lake lake --compare monday.json --out since-monday.html",
+)
 @lake_option
 @click.option("--out", required=True, metavar="FILE", help="File for the page.")
+@click.option("--format", "form", type=click.Choice(["html", "json"]), default="html", show_default=True, help="A page, or its figures.")
 @click.option("--broker", metavar="NAME", help="Only this broker of the lake; all of them by default.")
+@click.option("--group", metavar="NAME", help="Only this consumer group.")
+@click.option("--topic", metavar="NAME", help="Only this topic.")
+@click.option("--from", "since", callback=_calendar, metavar="TIME", help="Only pulls, commits and messages since; ms, or a time in UTC.")
+@click.option("--to", "until", callback=_calendar, metavar="TIME", help="Only pulls, commits and messages before; ms, or a time in UTC.")
+@click.option("--compare", metavar="FILE", help="Say what changed since another report, which --format json wrote.")
 @engine_option
 @engine_options
-def report_command(lake: str, out: str, broker: str | None, reader: str, engine: Engine) -> None:
-    """Write a page about the state of the groups: lag, pulls, filters, moved offsets, lost messages, slow and hot queues.
+def report_command(
+    lake: str,
+    out: str,
+    form: str,
+    broker: str | None,
+    group: str | None,
+    topic: str | None,
+    since: int | None,
+    until: int | None,
+    compare: str | None,
+    reader: str,
+    engine: Engine,
+) -> None:
+    """Write a page about the state of the groups: lag, failures, clients, pulls, moved offsets, losses, throughput.
 
-    The page is one HTML file for a browser or for print; it has no scripts and loads no other files. It has the SQL of each answer.
+    The page is one HTML file for a browser or for print; it has no scripts and loads no other files. It has the SQL of each answer. As
+    json, FILE has the same sentences and figures, and what each group and topic has.
+
+    --from and --to narrow pulls, commits, observations and stored messages. What waits and what will be lost is that of the store's last
+    message in any case.
     """
     from pipeline.files.given_files import require_output
 
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError("--from: expected a time before that of --to")
     require_output("--out", out)
+    asked = AskedReport(lake, out, form, Filters(broker=broker, group=group, topic=topic, since=since, until=until), _before(compare))
+    if not engine.without_spark(reader, lake, asked.write_quickly):
+        asked.write(engine)
+    say(f"report written to {out}")
 
-    def write(ask: AskAll) -> None:
-        from pipeline.files.output_file import write_text
-        from pipeline.report.build import report
 
-        write_text(out, lambda: report(ask, broker=broker, named=lake, progress=progress_to_stderr))
+@cli.command("serve", cls=ExampleCommand, example="pullsim serve --lake lake\n  pullsim serve --lake lake --listen 0.0.0.0:8099")
+@lake_option
+@click.option(
+    "--listen",
+    metavar="[HOST:]PORT",
+    default="8099",
+    show_default=True,
+    help="Where the page is served. A port alone is open to this machine only; with a HOST nobody is asked who they are.",
+)
+def serve_command(lake: str, listen: str) -> None:
+    """Serve the report on a local port: groups and topics to click on, filters and times, made again when the lake has changed.
 
-    def write_quickly(opened: EmbeddedLake) -> None:
+    The page is at http://127.0.0.1:8099/ until Ctrl-C or SIGTERM; /report.json has its figures. It takes the filters of `pullsim report`
+    as fields: /?group=NAME&from=TIME. It needs no Java; a lake that only Spark reads is not served.
+    """
+    from pipeline.embedded.database import EmbeddedLake
+    from pipeline.embedded.opened_tables import NotSupportedError
+    from pipeline.files.stopping import told_to_stop
+    from pipeline.lag.http_server import host_of, serving
+    from pipeline.report.live import LiveReport
+
+    try:
+        EmbeddedLake(lake)
+    except NotSupportedError as error:
+        raise click.UsageError(f"{error}; pullsim report writes the page with Spark") from error
+    host = host_of(listen)
+    is_local = host == "localhost" or host.startswith("127.") or host == "::1"
+    with told_to_stop() as stop, serving(listen, LiveReport(lake, now, is_local), "the report") as authority:
+        say(f"the report is at http://{authority}/")
+        stop.wait()
+
+
+def _before(path: str | None) -> Compared | None:
+    from pipeline.report.compared import read_report
+
+    return None if path is None else read_report(path)
+
+
+@dataclass(frozen=True)
+class AskedReport:
+    """What report is asked for: the options of `pullsim report`."""
+
+    lake: str
+    out: str
+    form: str
+    only: Filters
+    before: Compared | None
+
+    def write_quickly(self, lake: EmbeddedLake) -> None:
+        """Write the report with the embedded engine."""
         from pipeline.embedded.questions import errors_told
 
         with errors_told():
-            write(opened.asked)
+            self._write(lake.asked)
 
-    if not engine.without_spark(reader, lake, write_quickly):
-        with engine.session(reads=lake) as spark:
+    def write(self, engine: Engine) -> None:
+        """Write the report with Spark."""
+        require_before_spark(self.lake, Names(group=self.only.group, topic=self.only.topic))
+        with engine.session(reads=self.lake) as spark:
             from pipeline.lake.lake import Lake
             from pipeline.lake.views import asking
 
-            write(asking(Lake(spark, lake).require()))
-    say(f"report written to {out}")
+            self._write(asking(Lake(spark, self.lake).require()))
+
+    def _write(self, ask: AskAll) -> None:
+        from pipeline.files.output_file import write_text
+        from pipeline.report.build import report
+        from pipeline.report.page import page
+        from pipeline.report.report_json import as_json
+
+        is_json, told = self.form == "json", progress_to_stderr
+        found = report(ask, only=self.only, named=self.lake, made=now(), progress=told, before=self.before, has_state=is_json)
+        write_text(self.out, lambda: as_json(found) if is_json else page(found))

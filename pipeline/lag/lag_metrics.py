@@ -1,4 +1,4 @@
-"""Consumer lag of one broker, as the gauges of apache/rocketmq-exporter.
+"""Consumer lag of brokers, as the gauges of apache/rocketmq-exporter. No Spark here.
 
 Source (rocketmq-exporter): names and labels are those of RMQMetricsCollector, sums those of MetricsCollectTask.collectTopicOffset and
 collectConsumerOffset. A retry topic and a dead letter topic have metrics of their own.
@@ -9,21 +9,19 @@ is empty. Broadcasting groups keep their offsets at the clients, so every group 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client.core import Metric
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 
+from pipeline.delta.delta_sql import literal
 from pipeline.lag.metrics import metric
+from pipeline.lake.asking import AskAll, Row
 
 # greatest number of pairs of group and topic, and of topics: each is a series that Prometheus stores
 GROUPS_MAX = 1000
 TOPICS_MAX = 1000
 
-# tables and views that the metrics read
-LAG_METRICS_READ = "consume_lag, queue"
 _RETRY, _DLQ = "%RETRY%", "%DLQ%"
 # ordinal of MessageModel.CLUSTERING
 _CLUSTERING = "1"
@@ -38,61 +36,89 @@ class LagMetrics:
     topics_left_out: int
 
 
-def lag_metrics(spark: SparkSession, broker: str, cluster: str) -> LagMetrics:
-    """Return the gauges of a broker, of at most GROUPS_MAX groups, those with the greatest lag.
+def lag_metrics(ask: AskAll, clusters: Mapping[str, str]) -> LagMetrics:
+    """Return the gauges of brokers, of at most GROUPS_MAX groups, those with the greatest lag.
 
     Args:
-        spark: session with the lake's views.
-        broker: name of the broker.
-        cluster: the broker's brokerClusterName.
+        ask: asks the lake.
+        clusters: brokerClusterName of each broker.
     """
-    lags = spark.table("consume_lag").where(F.col("brokerName") == broker).groupBy("consumerGroup", "topic")
-    sums = lags.agg(F.try_sum("lag").alias("lag"), F.try_sum("consumerOffset").alias("offset"), F.max("lagMillis").alias("lagMillis"))
-    groups, groups_left_out = _first(sums, GROUPS_MAX, F.desc_nulls_last("lag"), F.asc("consumerGroup"), F.asc("topic"))
-    queues = spark.table("queue").where(F.col("brokerName") == broker).groupBy("topic")
-    topics, topics_left_out = _first(queues.agg(F.sum("maxOffset").alias("offset")), TOPICS_MAX, F.asc("topic"))
-
-    at_broker = {"cluster": cluster, "broker": broker}
-    families = [*_of_groups(groups, at_broker), *_of_topics(topics, at_broker)]
-    return LagMetrics(tuple(families), groups_left_out, topics_left_out)
+    brokers = f"brokerName IN ({', '.join(map(literal, clusters))})"
+    groups, topics = ask((_of_a_group(brokers), _of_a_topic(brokers)))
+    families = [*_of_groups(groups, clusters), *_of_topics(topics, clusters)]
+    return LagMetrics(tuple(families), _left_out(groups, GROUPS_MAX), _left_out(topics, TOPICS_MAX))
 
 
-def _first(rows: DataFrame, most: int, *order: object) -> tuple[list[Row], int]:
-    """Return the first `most` rows in an order, and the number of the other rows."""
-    found = rows.orderBy(*order).limit(most + 1).collect()  # type: ignore[arg-type]
-    return found[:most], rows.count() - most if len(found) > most else 0
+def _of_a_group(brokers: str) -> str:
+    return f"""\
+SELECT *, count(*) OVER () AS inAll
+FROM (
+  SELECT
+    brokerName, consumerGroup, topic, try_sum(lag) AS lag, try_sum(consumerOffset) AS stored, max(lagMillis) AS lagMillis
+  FROM consume_lag
+  WHERE {brokers}
+  GROUP BY brokerName, consumerGroup, topic
+)
+ORDER BY lag DESC NULLS LAST, consumerGroup, topic, brokerName
+LIMIT {GROUPS_MAX}"""
 
 
-def _of_groups(rows: Sequence[Row], at_broker: dict[str, str]) -> list[Metric]:
+def _of_a_topic(brokers: str) -> str:
+    return f"""\
+SELECT *, count(*) OVER () AS inAll
+FROM (SELECT brokerName, topic, sum(maxOffset) AS stored FROM queue WHERE {brokers} GROUP BY brokerName, topic)
+ORDER BY topic, brokerName
+LIMIT {TOPICS_MAX}"""
+
+
+def _left_out(rows: Sequence[Row], most: int) -> int:
+    return max(int(rows[0]["inAll"]) - most, 0) if rows else 0
+
+
+def _of_groups(rows: Sequence[Row], clusters: Mapping[str, str]) -> list[Metric]:
     def diff(row: Row) -> dict[str, str]:
         return {"group": row["consumerGroup"], "topic": row["topic"], "countOfOnlineConsumers": "", "msgModel": _CLUSTERING}
 
     def of_group(row: Row) -> dict[str, str]:
-        return at_broker | {"topic": row["topic"], "group": row["consumerGroup"]}
+        return _at_broker(row, clusters) | {"topic": row["topic"], "group": row["consumerGroup"]}
 
-    retry, dlq, others = _by_kind(rows)
+    retry, dlq, others = (_of_all_brokers(some) for some in _by_kind(rows))
     millis = "How long the next message of a group has waited in ms, until the last message of the store."
     return [
         _gauge("rocketmq_group_diff", "Messages that a group is behind.", others, "lag", diff),
         _gauge("rocketmq_group_retrydiff", "Messages of its retry topic that a group is behind.", retry, "lag", diff),
         _gauge("rocketmq_group_dlqdiff", "Messages of its dead letter topic that a group is behind.", dlq, "lag", diff),
-        _gauge("rocketmq_consumer_offset", "Offsets that a group has stored, all queues together.", rows, "offset", of_group),
+        _gauge("rocketmq_consumer_offset", "Offsets that a group has stored, all queues together.", rows, "stored", of_group),
         _gauge("rocketmq_group_get_latency_by_storetime", millis, rows, "lagMillis", of_group),
     ]
 
 
-def _of_topics(rows: Sequence[Row], at_broker: dict[str, str]) -> list[Metric]:
+def _at_broker(row: Row, clusters: Mapping[str, str]) -> dict[str, str]:
+    return {"cluster": clusters[row["brokerName"]], "broker": row["brokerName"]}
+
+
+def _of_all_brokers(rows: Sequence[Row]) -> list[Row]:
+    """The lag of each group and topic on all brokers together: the exporter's labels of a lag name no broker."""
+    sums: dict[tuple[str, str], int | None] = {}
+    for row in rows:
+        key = row["consumerGroup"], row["topic"]
+        known = [lag for lag in (sums.get(key), row["lag"]) if lag is not None]
+        sums[key] = sum(known) if known else None
+    return [{"consumerGroup": group, "topic": topic, "lag": lag} for (group, topic), lag in sums.items()]
+
+
+def _of_topics(rows: Sequence[Row], clusters: Mapping[str, str]) -> list[Metric]:
     def of_topic(row: Row) -> dict[str, str]:
-        return at_broker | {"topic": row["topic"]}
+        return _at_broker(row, clusters) | {"topic": row["topic"]}
 
     def of_dlq(row: Row) -> dict[str, str]:
-        return at_broker | {"group": row["topic"].replace(_DLQ, "")}
+        return _at_broker(row, clusters) | {"group": row["topic"].replace(_DLQ, "")}
 
     retry, dlq, others = _by_kind(rows)
     return [
-        _gauge("rocketmq_producer_offset", "Max offsets of a topic, all queues together.", others, "offset", of_topic),
-        _gauge("rocketmq_topic_retry_offset", "Max offsets of a retry topic, all queues together.", retry, "offset", of_topic),
-        _gauge("rocketmq_topic_dlq_offset", "Max offsets of a dead letter topic, all queues together.", dlq, "offset", of_dlq),
+        _gauge("rocketmq_producer_offset", "Max offsets of a topic, all queues together.", others, "stored", of_topic),
+        _gauge("rocketmq_topic_retry_offset", "Max offsets of a retry topic, all queues together.", retry, "stored", of_topic),
+        _gauge("rocketmq_topic_dlq_offset", "Max offsets of a dead letter topic, all queues together.", dlq, "stored", of_dlq),
     ]
 
 

@@ -42,7 +42,7 @@ GROUPS: Final = (
     "consumer group",
     ("consumer_offset", "subscription_group", "subscription", "offset_history", "pull_request"),
 )
-TOPICS: Final = ("topic", "topic", ("consumer_offset", "queue", "topic_config"))
+TOPICS: Final = ("topic", "topic", ("consumer_offset", "queue", "topic_config", "offset_history", "pull_request"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

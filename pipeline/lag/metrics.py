@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
-import socket
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
-from wsgiref.simple_server import WSGIRequestHandler, make_server
+from wsgiref.types import WSGIApplication
 
 from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
 from pipeline.files.output_file import OutputError
 from pipeline.files.whole_file import whole_file
+from pipeline.lag.http_server import is_address, serving
 
 PATH = "/metrics"
-_LOCALHOST = "127.0.0.1"
-_ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):)?(?P<port>[0-9]{1,5})")
-_CLIENT_SECONDS = 10
 
 # publishes all metrics; raises OutputError if the target cannot be written
 Publish = Callable[[Sequence[Metric]], None]
@@ -74,18 +68,13 @@ def metrics_target(target: str, progress: Callable[[str], None]) -> Iterator[Pub
     Raises:
         OutputError: the port is in use, or the file cannot be written.
     """
-    address = _ADDRESS.fullmatch(target)
-    if address is None:
+    if not is_address(target):
         yield _file(target)
         return
-    host, newest = address["host"] or _LOCALHOST, _Newest()
-    with _server(target, host.strip("[]"), int(address["port"]), newest.registry) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        progress(f"metrics at http://{host}:{server.server_port}{PATH}")
-        try:
-            yield newest.publish
-        finally:
-            server.shutdown()
+    newest = _Newest()
+    with serving(target, _at_path(newest.registry), "metrics") as authority:
+        progress(f"metrics at http://{authority}{PATH}")
+        yield newest.publish
 
 
 def _file(target: str) -> Publish:
@@ -103,27 +92,8 @@ def _file(target: str) -> Publish:
     return publish
 
 
-class _Server(ThreadingWSGIServer):
-    """Answers requests for metrics."""
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: a client that disconnects, or sends nothing for _CLIENT_SECONDS, is no fault of the stream."""
-
-
-class _ServerV6(_Server):
-    address_family = socket.AF_INET6
-
-
-class _Handler(WSGIRequestHandler):
-    """Reads a request for metrics."""
-
-    timeout = _CLIENT_SECONDS
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the server's name)
-        """Print nothing: Prometheus sends a request every few seconds."""
-
-
-def _server(target: str, host: str, port: int, registry: CollectorRegistry) -> _Server:
+def _at_path(registry: CollectorRegistry) -> WSGIApplication:
+    """The application that serves the metrics of a registry at PATH, and nothing else."""
     metrics = make_wsgi_app(registry)
 
     def at_path(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -133,7 +103,4 @@ def _server(target: str, host: str, port: int, registry: CollectorRegistry) -> _
         start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
         return [f"metrics are at {PATH}\n".encode()]
 
-    try:
-        return make_server(host, port, at_path, _ServerV6 if ":" in host else _Server, _Handler)
-    except (OSError, OverflowError) as error:
-        raise OutputError(f"{target}: expected a port that is free, to serve metrics from, found {error}") from error
+    return at_path

@@ -1,7 +1,7 @@
 """Which groups have consumer lag: consume_lag summed by group, the group with most waiting messages first.
 
-Rule: a group has lag if any of its queues has, as in the chart of lag over time. Surprise: the sums of group_lag cannot be used, because a
-negative lag of one queue (an offset past the end) cancels the lag of another.
+Rule: a group has lag if any of its queues has, as in the chart of lag over time. Surprise: a sum of lags hides some, because a negative lag
+of one queue (an offset past the end) cancels the lag of another.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pipeline.report.question import (
     Question,
     ReportColumn,
     ReportFinding,
-    Scope,
-    Tone,
     no_offsets,
     waiting,
     with_broker,
 )
+from pipeline.report.scope import Scope
+from pipeline.report.tone import Tone
 
 
 def _queries(scope: Scope) -> Sequence[str]:
@@ -44,7 +44,7 @@ WITH lags AS (
     count_if(lag IS NULL) AS queuesUnknown,
     count_if(lag < 0) AS queuesNegative
   FROM consume_lag
-  {scope.of_broker()}
+  {scope.rows()}
   GROUP BY brokerName, consumerGroup
 ), dead AS (
   SELECT brokerName, substring(topic, 6) AS consumerGroup, sum(maxOffset - minOffset) AS dlqMessages
@@ -82,8 +82,8 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         ReportColumn("queuesNegative", "past the end"),
     )
     note = (
-        "Offsets past the end count as no lag; mqadmin and the view group_lag subtract them. Queues of unknown lag are in no sum: "
-        "reason in consume_lag says why."
+        "Offsets past the end count as no lag; mqadmin, and groupDiff of the view group_lag, subtract them. Queues of unknown lag are in "
+        "no sum: reason in consume_lag says why."
     )
     return Answer(_finding(rows[0]), columns=columns, rows=rows, note=note)
 

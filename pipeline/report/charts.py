@@ -1,7 +1,8 @@
 """Charts of the report: matplotlib's SVG, adapted to dark and light pages and to phones.
 
-Rule: matplotlib places axes, ticks and marks. Colours become variables of the page's style sheet. Each bin of time has its figures in a
-<title>, which browsers show as a tooltip without a script. Each chart is on the page twice, wide and narrow; the style sheet shows one.
+Rule: matplotlib places axes, ticks and marks. Colours become variables of the page's style sheet: those of names are any, those of
+statuses mean a tone. Each bin of time has its figures in a <title>, which browsers show as a tooltip without a script. Each chart is on the
+page three times, for wide windows, for others and for phones; the style sheet shows one. All ticks of a time axis have one form.
 Surprise: names of groups and topics are never passed to matplotlib, which reads a text with dollar signs as a formula. They are in the
 legend and in titles.
 """
@@ -14,6 +15,7 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 import matplotlib as mpl
@@ -21,19 +23,26 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.dates import ConciseDateFormatter, date2num
+from matplotlib.dates import date2num
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, MaxNLocator
 
 from pipeline.report import forms
+from pipeline.report.tone import Tone
 from pipeline.report.window import Window, ticks
+from pipeline.settings.quantities import utc_time
 
-# width and height in pixels at 1:1
-_SIZES: Final = {"wide": (880, 260), "narrow": (370, 240)}
+# width and height in pixels at 1:1, and the greatest number of ticks on the axis of time
+_SIZES: Final = {"broad": (1280, 280, 12), "wide": (880, 260, 8), "narrow": (370, 240, 4)}
 _INK, _GRID = "#0000fe", "#0000fd"
-# placeholders for --s0, --s1, ... of the style sheet; not black, because matplotlib leaves out black as the default of SVG
-_COLOURS: Final = tuple(f"#0000{160 + number:02x}" for number in range(8))
-_VARIABLES: Final = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {one: f"var(--s{number})" for number, one in enumerate(_COLOURS)}
+# variables of the style sheet for series without a tone, and for those of each tone, in the order of the series
+_NAMED: Final = tuple(f"s{number}" for number in range(8))
+_TONED: Final = {tone: tuple(f"{tone}{number}" for number in range(4)) for tone in Tone}
+# placeholders for them; not black, because matplotlib leaves out black as the default of SVG
+_PLACEHOLDERS: Final = {
+    name: f"#0000{160 + place:02x}" for place, name in enumerate((*_NAMED, *(name for names in _TONED.values() for name in names)))
+}
+_VARIABLES: Final = {_INK: "var(--ink)", _GRID: "var(--grid)"} | {colour: f"var(--{name})" for name, colour in _PLACEHOLDERS.items()}
 _RC: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -54,58 +63,92 @@ _RC: Final[dict[Any, Any]] = {
     "axes.spines.left": False,
     "path.simplify": False,
 }
+_SECOND, _MINUTE, _DAY = 1000, 60_000, 86_400_000
 _COLOUR = re.compile(r"#0000[0-9a-f]{2}")
+# fonts, which are those of the page, and digits of places beyond a hundredth of a pixel: a third of a picture
+_NEEDLESS = re.compile(r"font-family: [^;]*; |(?<=\.\d\d)\d+")
 _SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Shape(Enum):
+    """How the values of a chart are drawn."""
+
+    LINES = "lines"
+    STACKED = "stacked bars"
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line or a layer of a chart: a value for each bin, None if it is unknown."""
+    """A line or a layer of a chart: a value for each bin, None if it is unknown; with a tone if it is a status."""
 
     label: str
     values: Sequence[int | None]
+    tone: Tone | None = None
 
 
-def layers(window: Window, by_label: Mapping[str, Counter[int | None]]) -> list[Series]:
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Figures over time.
+
+    Attributes:
+        shape: lines, with a point at the end of each bin, or stacked bars.
+        unit: unit of the values.
+        window: the bins.
+        series: the lines or layers; as many are drawn as there are colours.
+    """
+
+    shape: Shape
+    unit: str
+    window: Window
+    series: Sequence[Series]
+
+
+def layers(by_label: Mapping[str, Counter[int | None]], window: Window, tone: Callable[[str], Tone] | None = None) -> list[Series]:
     """Return a layer of a stacked chart for each label, with 0 for a bin without a count."""
-    return [Series(label, tuple(bins[number] for number in range(window.bins))) for label, bins in by_label.items()]
+    return [
+        Series(label, tuple(bins[number] for number in range(window.bins)), None if tone is None else tone(label))
+        for label, bins in by_label.items()
+    ]
 
 
-def line_chart(anchor: str, unit: str, window: Window, series: Sequence[Series]) -> Markup:
-    """Return a chart of lines over time, with a point at the end of each bin.
+def drawn(anchor: str, chart: Chart) -> Markup:
+    """Return the markup of a chart and its legend.
 
     Args:
         anchor: anchor of the question; makes the ids of the chart's elements unique.
-        unit: unit of the values.
-        window: the bins.
-        series: the lines, at most as many as there are colours.
+        chart: the figures.
     """
-
-    def draw(axes: Axes) -> None:
-        ends = _edges(window)[1:]
-        for one, colour in zip(series, _COLOURS, strict=False):
-            values = np.array([np.nan if value is None else value for value in one.values], float)
-            marks: dict[str, Any] = {"marker": "o", "markersize": 2.5} if len(values) < 90 else {}
-            axes.plot(ends, values, color=colour, linewidth=1.8, solid_joinstyle="round", **marks)
-
-    last = [next((value for value in reversed(one.values) if value is not None), None) for one in series]
-    return _pictures(anchor, unit, window, series, draw) + _legend("In the end", series, last)
+    coloured = list(zip(chart.series, _colours(chart.series), strict=False))
+    pictures = Markup("").join(_svg(f"{anchor}-{form}", form, chart, coloured) for form in _SIZES)
+    return pictures + _legend(chart.shape, coloured)
 
 
-def stacked_chart(anchor: str, unit: str, window: Window, series: Sequence[Series]) -> Markup:
-    """Return a chart of stacked bars over time; the arguments are those of `line_chart`."""
+def _colours(series: Sequence[Series]) -> Sequence[str]:
+    """The variable of the style sheet for each series, at most as many as there are colours."""
+    used = Counter[Tone | None]()
+    names = []
+    for one in series[: len(_NAMED)]:
+        palette = _NAMED if one.tone is None else _TONED[one.tone]
+        names.append(palette[used[one.tone] % len(palette)])
+        used[one.tone] += 1
+    return names
 
-    def draw(axes: Axes) -> None:
-        edges = _edges(window)
-        floor = np.zeros(window.bins)
-        for one, colour in zip(series, _COLOURS, strict=False):
-            values = np.array([value or 0 for value in one.values], float)
-            axes.bar(edges[:-1], values, width=np.diff(edges) * 0.92, bottom=floor, align="edge", color=colour, linewidth=0)
-            floor += values
 
-    return _pictures(anchor, unit, window, series, draw) + _legend(
-        "In all", series, [sum(value or 0 for value in one.values) for one in series]
-    )
+def _draw_lines(axes: Axes, window: Window, coloured: Sequence[tuple[Series, str]]) -> None:
+    ends = _edges(window)[1:]
+    for one, colour in coloured:
+        values = np.array([np.nan if value is None else value for value in one.values], float)
+        marks: dict[str, Any] = {"marker": "o", "markersize": 2.5} if len(values) < 90 else {}
+        axes.plot(ends, values, color=_PLACEHOLDERS[colour], linewidth=1.8, solid_joinstyle="round", **marks)
+
+
+def _draw_layers(axes: Axes, window: Window, coloured: Sequence[tuple[Series, str]]) -> None:
+    edges = _edges(window)
+    floor = np.zeros(window.bins)
+    for one, colour in coloured:
+        values = np.array([value or 0 for value in one.values], float)
+        axes.bar(edges[:-1], values, width=np.diff(edges) * 0.92, bottom=floor, align="edge", color=_PLACEHOLDERS[colour], linewidth=0)
+        floor += values
 
 
 def _edges(window: Window) -> Any:
@@ -113,18 +156,15 @@ def _edges(window: Window) -> Any:
     return date2num(millis.astype("datetime64[ms]"))
 
 
-def _pictures(anchor: str, unit: str, window: Window, series: Sequence[Series], draw: Callable[[Axes], None]) -> Markup:
-    return Markup("").join(_svg(f"{anchor}-{form}", form, unit, window, series, draw) for form in _SIZES)
-
-
-def _svg(name: str, form: str, unit: str, window: Window, series: Sequence[Series], draw: Callable[[Axes], None]) -> Markup:
-    width, height = _SIZES[form]
+def _svg(name: str, form: str, chart: Chart, coloured: Sequence[tuple[Series, str]]) -> Markup:
+    width, height, most = _SIZES[form]
+    window = chart.window
     with mpl.rc_context(_RC | {"svg.hashsalt": name}):
         figure = Figure(figsize=(width / 72, height / 72), dpi=72, layout="constrained")
         canvas = FigureCanvasSVG(figure)
         axes = figure.add_subplot()
-        draw(axes)
-        axes.set_title(unit, loc="left", fontsize=12)
+        (_draw_lines if chart.shape is Shape.LINES else _draw_layers)(axes, window, coloured)
+        axes.set_title(chart.unit, loc="left", fontsize=12)
         axes.set_axisbelow(True)
         axes.grid(visible=True, axis="y", linewidth=0.8)
         axes.tick_params(axis="y", length=0)
@@ -133,17 +173,33 @@ def _svg(name: str, form: str, unit: str, window: Window, series: Sequence[Serie
         axes.margins(x=0)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        locator = FixedLocator(date2num(np.array(ticks(window, 9 if form == "wide" else 5)).astype("datetime64[ms]")))
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        marks = ticks(window, most)
+        texts, label = tick_texts(marks)
+        axes.xaxis.set_major_locator(FixedLocator(date2num(np.array(marks).astype("datetime64[ms]"))))
+        axes.xaxis.set_major_formatter(FixedFormatter(texts))
+        axes.set_xlabel(label, loc="right", fontsize=12)
         written = io.BytesIO()
         canvas.print_svg(written, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
         box = axes.get_window_extent()
     root = ET.fromstring(written.getvalue())  # noqa: S314 (matplotlib has just written it)
     _make_ours(root, name)
-    root.attrib |= {"class": f"chart {form}", "role": "img", "aria-label": f"{unit} over time; the legend has the figures"}
-    _add_titles(root, (box.x0, height - box.y1, box.width, box.height), window, series)
+    root.attrib |= {"class": f"chart {form}", "role": "img", "aria-label": f"{chart.unit} over time; the legend has the figures"}
+    _add_titles(root, (box.x0, height - box.y1, box.width, box.height), window, chart.series)
     return Markup(ET.tostring(root, encoding="unicode"))  # noqa: S704 (a tree that was serialized)
+
+
+def tick_texts(marks: range) -> tuple[list[str], str]:
+    """Return the texts of ticks (ms since 1970), all of one form, and what the axis has for all of them: the day, if it is one, and UTC."""
+    times = [time for mark in marks if (time := utc_time(mark)) is not None]
+    days = {time.date() for time in times}
+    if marks.step % _DAY == 0:
+        return [f"{time:%Y-%m-%d}" for time in times], "UTC"
+    clock = "%H:%M" if marks.step % _MINUTE == 0 else "%H:%M:%S" if marks.step % _SECOND == 0 else "%H:%M:%S.%f"
+    if len(days) > 1:
+        clock = f"%m-%d {clock}"
+    texts = [time.strftime(clock) for time in times]
+    cut = -3 if clock.endswith("%f") else None
+    return [text[:cut] for text in texts], f"{days.pop():%Y-%m-%d}, UTC" if len(days) == 1 else "UTC"
 
 
 def _make_ours(root: ET.Element, name: str) -> None:
@@ -159,7 +215,7 @@ def _make_ours(root: ET.Element, name: str) -> None:
             if key.endswith("href"):
                 element.attrib["href"] = value.replace("#", f"#{name}-", 1)
             elif key != "id":
-                coloured = _COLOUR.sub(lambda found: _VARIABLES.get(found[0], found[0]), value)
+                coloured = _COLOUR.sub(lambda found: _VARIABLES.get(found[0], found[0]), _NEEDLESS.sub("", value))
                 element.attrib[key] = coloured.replace("url(#", f"url(#{name}-")
             elif value in used:
                 element.attrib[key] = f"{name}-{value}"
@@ -180,11 +236,18 @@ def _add_titles(root: ET.Element, box: tuple[float, float, float, float], window
         ET.SubElement(strip, "title").text = "\n".join(lines)
 
 
-def _legend(what: str, series: Sequence[Series], figures: Sequence[int | None]) -> Markup:
-    entries = [
-        Markup('<li><span class="key s{}"></span>{}<span class="figure">{}</span></li>').format(
-            number, forms.name(one.label), forms.count(figure)
-        )
-        for number, (one, figure) in enumerate(zip(series[: len(_COLOURS)], figures, strict=False))
-    ]
+def _legend(shape: Shape, coloured: Sequence[tuple[Series, str]]) -> Markup:
+    """The names of the series with their colours, and their last known value or their sum."""
+    entry = Markup('<li><span class="key" style="--key: var(--{})"></span>{}<span class="figure">{}</span></li>')
+    whole = _last if shape is Shape.LINES else _sum
+    entries = [entry.format(colour, forms.name(one.label), forms.count(whole(one.values))) for one, colour in coloured]
+    what = "In the end" if shape is Shape.LINES else "In all"
     return Markup('<ul class="legend"><li class="figure">{}:</li>{}</ul>').format(what, Markup("").join(entries))
+
+
+def _last(values: Sequence[int | None]) -> int | None:
+    return next((value for value in reversed(values) if value is not None), None)
+
+
+def _sum(values: Sequence[int | None]) -> int:
+    return sum(value or 0 for value in values)

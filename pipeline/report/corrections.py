@@ -11,21 +11,21 @@ from markupsafe import Markup
 
 from pipeline.lake.asking import Row
 from pipeline.report import forms
-from pipeline.report.charts import layers, stacked_chart
+from pipeline.report.charts import Chart, Shape, layers
 from pipeline.report.question import (
-    NO_PULLS,
     TOP,
     Answer,
     Missing,
     Question,
     ReportColumn,
     ReportFinding,
-    Scope,
-    Tone,
     bin_of,
     by_bin,
+    no_pulls,
     with_broker,
 )
+from pipeline.report.scope import Scope
+from pipeline.report.tone import Tone, outcome_tone
 
 
 def _queries(scope: Scope) -> Sequence[str]:
@@ -37,7 +37,7 @@ SELECT
   count_if(isFirstStart) AS firstStarts,
   max(arrivalMicros) DIV 1000 AS last, sum(count(*)) OVER () AS correctionsInAll
 FROM offset_correction
-WHERE source = '{scope.source}' {scope.of_broker("AND")}
+WHERE source = '{scope.source}' {scope.rows("AND", micros="arrivalMicros")}
 GROUP BY brokerName, consumerGroup, topic, status
 ORDER BY lostOffsets + coalesce(readAgain, 0) DESC NULLS FIRST, corrections DESC, brokerName, consumerGroup, topic, status
 LIMIT {TOP}"""
@@ -48,7 +48,7 @@ LIMIT {TOP}"""
 -- corrections in each of {window.bins} bins of {window.width} ms
 SELECT status, {bin_of(window, "arrivalMicros")} AS bin, count(*) AS corrections
 FROM offset_correction
-WHERE source = 'CAPTURED' {scope.of_broker("AND")}
+WHERE source = 'CAPTURED' {scope.rows("AND", micros="arrivalMicros")}
 GROUP BY ALL
 ORDER BY status, bin"""
     return [worst, over_time]
@@ -56,7 +56,7 @@ ORDER BY status, bin"""
 
 def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     if not found:
-        return NO_PULLS
+        return no_pulls(scope)
     rows = found[0]
     if not rows:
         return Answer(ReportFinding(Tone.GOOD, Markup("The broker sent no pull to another offset than it asked for.")))
@@ -64,18 +64,18 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         scope,
         ReportColumn("consumerGroup", "Group", forms.name),
         ReportColumn("topic", "Topic", forms.name),
-        ReportColumn("status", "Why", forms.words),
+        ReportColumn("status", "Why", forms.outcome),
         ReportColumn("corrections", "Pulls", bar=True),
         ReportColumn("lostOffsets", "Offsets skipped"),
         ReportColumn("firstStarts", "First starts"),
         ReportColumn("readAgain", "Messages read again"),
         ReportColumn("last", "Last time (UTC)", forms.moment),
     )
-    picture = None
+    chart = None
     if scope.captured is not None:
-        series = layers(scope.captured, by_bin(found[1], "status", "corrections"))
-        picture = stacked_chart("corrections", "Pulls sent elsewhere", scope.captured, series)
-    return Answer(_finding(rows), picture, columns, rows)
+        series = layers(by_bin(found[1], "status", "corrections"), scope.captured, outcome_tone)
+        chart = Chart(Shape.STACKED, "Pulls sent elsewhere", scope.captured, series)
+    return Answer(_finding(rows), chart, columns, rows)
 
 
 def _finding(rows: Sequence[Row]) -> ReportFinding:

@@ -9,7 +9,6 @@ from markupsafe import Markup
 from pipeline.lake.asking import Row
 from pipeline.report import forms
 from pipeline.report.question import (
-    NO_PULLS,
     REPLAY,
     TOP,
     Answer,
@@ -17,10 +16,11 @@ from pipeline.report.question import (
     Question,
     ReportColumn,
     ReportFinding,
-    Scope,
-    Tone,
+    no_pulls,
     with_broker,
 )
+from pipeline.report.scope import Scope
+from pipeline.report.tone import Tone
 
 _POOR = 0.5
 
@@ -30,20 +30,41 @@ def _queries(scope: Scope) -> Sequence[str]:
         return []
     return [
         f"""\
+{_passed(scope)}
 SELECT
   brokerName, consumerGroup, topic, expressionType, expression, pulls, pullsForNothing, pullsForNothing / pulls AS shareForNothing,
   offsetsPassed, messageCount, efficiency
-FROM filter_efficiency
-WHERE source = '{"REPLAYED" if scope.replayed else "CAPTURED"}' {scope.of_broker("AND")}
-  AND (expression <> '*' OR expression IS NULL AND pullsForNothing > 0)
+FROM passed
+WHERE expression <> '*' OR expression IS NULL AND pullsForNothing > 0
 ORDER BY pullsForNothing DESC, efficiency NULLS LAST, brokerName, consumerGroup, topic
 LIMIT {TOP}"""
     ]
 
 
+def _passed(scope: Scope) -> str:
+    """What passed for each group: the rows of the view, which has no times, or those of a stretch of time, summed likewise."""
+    source = "REPLAYED" if scope.replayed else "CAPTURED"
+    if not scope.only.is_timed:
+        return f"WITH passed AS (SELECT * FROM filter_efficiency WHERE source = '{source}' {scope.rows('AND')})"
+    return f"""\
+WITH looked AS (
+  SELECT
+    brokerName, consumerGroup, topic, count(*) AS pulls, count_if(outcome = 'NO_MATCHED_MESSAGE') AS pullsForNothing,
+    sum(nextBeginOffset - queueOffset) AS offsetsPassed,
+    CASE WHEN count_if(messageCount IS NULL AND outcome = 'FOUND') = 0 THEN coalesce(sum(messageCount), 0L) END AS messageCount
+  FROM pull_outcome
+  WHERE source = '{source}' AND outcome IN ('FOUND', 'NO_MATCHED_MESSAGE') {scope.rows("AND", micros="arrivalMicros")}
+  GROUP BY brokerName, consumerGroup, topic
+), passed AS (
+  SELECT *, try_divide(messageCount, offsetsPassed) AS efficiency
+  FROM looked
+  LEFT JOIN group_filter USING (brokerName, consumerGroup, topic)
+)"""
+
+
 def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     if not found:
-        return NO_PULLS
+        return no_pulls(scope)
     [rows] = found
     if not rows:
         return Answer(ReportFinding(Tone.GOOD, Markup("No group pulled with a filter that leaves messages out.")))

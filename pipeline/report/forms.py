@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from pipeline.report.tone import Tone, outcome_tone, status_tone
 from pipeline.settings.quantities import duration_text, rate_text, size_text, utc_time
 
 # shown for a missing figure; the page explains why it is missing
@@ -33,9 +34,28 @@ def name(value: Any) -> Markup:
     return NOTHING if value is None else Markup("<bdi>{}</bdi>").format(visible(str(value)))
 
 
+def names(values: Any) -> Markup:
+    """Return the markup of several names."""
+    return Markup(", ").join(map(name, values)) or NOTHING
+
+
 def words(value: Any) -> Markup:
     """Return the markup of a plain text."""
     return NOTHING if value is None else Markup("{}").format(visible(str(value)))
+
+
+def _badge(tone: Tone, text: str) -> Markup:
+    return Markup('<span class="badge {}">{}</span>').format(tone, visible(text))
+
+
+def status(value: Any) -> Markup:
+    """Return the markup of a status of group_status, in the colour of its tone."""
+    return NOTHING if value is None else _badge(status_tone(str(value)), str(value))
+
+
+def outcome(value: Any) -> Markup:
+    """Return the markup of an ending of a pull, in the colour of its tone."""
+    return NOTHING if value is None else _badge(outcome_tone(str(value)), str(value))
 
 
 def count(value: Any) -> Markup:
@@ -88,6 +108,16 @@ def moment(value: Any) -> Markup:
     """Return the markup of ms since 1970 as a time in UTC."""
     time = None if value is None else utc_time(int(value))
     return NOTHING if time is None else Markup('<span class="time">{}</span>').format(f"{time:%Y-%m-%d %H:%M:%S}")
+
+
+def change(value: Any) -> Markup:
+    """Return the markup of a difference of whole numbers, with its sign."""
+    return NOTHING if value is None else Markup("{}").format(f"{int(value):+,}" if value else "0")
+
+
+def span(value: Any) -> Markup:
+    """Return the markup of two times in ms since 1970."""
+    return Markup("{} to {}").format(*map(moment, value))
 
 
 def clock(millis: int) -> str:

@@ -8,7 +8,9 @@ from markupsafe import Markup
 
 from pipeline.lake.asking import Row
 from pipeline.report import forms
-from pipeline.report.question import IMPORT, TOP, Answer, Missing, Question, ReportColumn, ReportFinding, Scope, Tone, with_broker
+from pipeline.report.question import IMPORT, TOP, Answer, Missing, Question, ReportColumn, ReportFinding, with_broker
+from pipeline.report.scope import Scope
+from pipeline.report.tone import Tone
 
 _HOT = 1.5
 
@@ -19,7 +21,7 @@ def _queries(scope: Scope) -> Sequence[str]:
 SELECT brokerName, topic, queueId, messages, bytes, messagesShare, timesFairShare, messagesPerSecond
 FROM hot_queue
 WHERE timesFairShare > {_HOT} AND NOT startswith(topic, '%')
-  AND topic NOT IN ('SCHEDULE_TOPIC_XXXX', 'OFFSET_MOVED_EVENT') {scope.of_broker("AND")}
+  AND topic NOT IN ('SCHEDULE_TOPIC_XXXX', 'OFFSET_MOVED_EVENT') {scope.topics("AND")}
 ORDER BY messages * (1 - 1 / timesFairShare) DESC, brokerName, topic, queueId
 LIMIT {TOP}"""
     ]

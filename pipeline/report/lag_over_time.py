@@ -9,8 +9,10 @@ from markupsafe import Markup
 
 from pipeline.lake.asking import Row
 from pipeline.report import forms
-from pipeline.report.charts import Series, line_chart
-from pipeline.report.question import CAPTURE, RECORD, SERIES, Answer, Missing, Question, ReportFinding, Scope, Tone, waiting
+from pipeline.report.charts import Chart, Series, Shape
+from pipeline.report.question import CAPTURE, RECORD, SERIES, Answer, Missing, Question, ReportFinding, waiting
+from pipeline.report.scope import Scope
+from pipeline.report.tone import Tone
 from pipeline.report.window import Window
 
 _FURTHEST = """\
@@ -36,7 +38,7 @@ def _observed(scope: Scope, window: Window) -> str:
 WITH observed AS (
   SELECT brokerName, consumerGroup, topic, queueId, (observedAt - {window.start}) DIV {window.width} AS bin, max_by(lag, observedAt) AS lag
   FROM lag_history
-  {scope.of_broker()}
+  {scope.rows(millis="observedAt")}
   GROUP BY ALL
 ), lags AS (
   SELECT brokerName, consumerGroup, bin, try_sum({waiting("lag")}) AS lag
@@ -53,7 +55,7 @@ WITH told AS (
     brokerName, consumerGroup, topic, queueId, (micros DIV 1000 - {window.start}) DIV {window.width} AS bin,
     max_by(consumerOffset, struct(micros, sequence)) AS consumerOffset
   FROM offset_history
-  WHERE consumerOffset IS NOT NULL AND micros IS NOT NULL {scope.of_broker("AND")}
+  WHERE consumerOffset IS NOT NULL AND micros IS NOT NULL {scope.rows("AND", micros="micros")}
     AND (coalesce(code, 0) = 0 OR origin = 'PULL_MESSAGE' AND code IN (19, 20, 21))
   GROUP BY ALL
 ), grid AS (
@@ -98,7 +100,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     if not lags:
         return Missing("The capture shows no offset of any group whose queue's end is known.", [RECORD, CAPTURE])
     series = [Series(label, tuple(by_bin.get(number) for number in range(window.bins))) for label, by_bin in lags.items()]
-    picture = line_chart("lag", "Messages behind", window, series)
+    chart = Chart(Shape.LINES, "Messages behind", window, series)
     if scope.observed is not None:
         note = "As observed with pullsim lag --record: the last observation in each stretch."
     else:
@@ -106,9 +108,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
             "As captured: the offsets that clients committed or were told, against the ends of the queues then. A queue counts from the "
             "first offset on that went over the wire. Clients commit every five seconds, so that a group at the end seems a little behind."
         )
-    return Answer(
-        _finding(series[0], window, captured=scope.observed is None), picture, note=f"{note} Offsets past the end count as no lag."
-    )
+    return Answer(_finding(series[0], window, captured=scope.observed is None), chart, note=f"{note} Offsets past the end count as no lag.")
 
 
 def _finding(worst: Series, window: Window, *, captured: bool) -> ReportFinding:

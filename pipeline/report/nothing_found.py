@@ -8,7 +8,9 @@ from markupsafe import Markup
 
 from pipeline.lake.asking import Row
 from pipeline.report import forms
-from pipeline.report.question import NO_PULLS, TOP, Answer, Missing, Question, ReportColumn, ReportFinding, Scope, Tone, with_broker
+from pipeline.report.question import TOP, Answer, Missing, Question, ReportColumn, ReportFinding, no_pulls, with_broker
+from pipeline.report.scope import Scope
+from pipeline.report.tone import Tone
 
 
 def _queries(scope: Scope) -> Sequence[str]:
@@ -16,17 +18,35 @@ def _queries(scope: Scope) -> Sequence[str]:
         return []
     return [
         f"""\
-SELECT brokerName, consumerGroup, topic, outcome, coalesce(why, outcome) AS why, pulls, share, held, queues
-FROM pull_nothing_found
-WHERE source = '{scope.source}' {scope.of_broker("AND")}
+{_counted(scope)}
+SELECT brokerName, consumerGroup, topic, outcome, coalesce(why, outcome) AS why, pulls, share, held
+FROM counted
+WHERE outcome <> 'FOUND'
 ORDER BY pulls DESC, brokerName, consumerGroup, topic, outcome
 LIMIT {TOP}"""
     ]
 
 
+def _counted(scope: Scope) -> str:
+    """The pulls of each ending: those of the view, which has no times, or those of a stretch of time, counted likewise."""
+    if not scope.only.is_timed:
+        return f"WITH counted AS (SELECT * FROM pull_nothing_found WHERE source = '{scope.source}' {scope.rows('AND')})"
+    return f"""\
+WITH ended AS (
+  SELECT
+    brokerName, consumerGroup, topic, outcome, count(*) AS pulls, count(heldFromMicros) AS held,
+    count(*) / sum(count(*)) OVER (PARTITION BY brokerName, consumerGroup, topic) AS share
+  FROM pull_outcome
+  WHERE source = '{scope.source}' {scope.rows("AND", micros="arrivalMicros")}
+  GROUP BY brokerName, consumerGroup, topic, outcome
+), counted AS (
+  SELECT * FROM ended LEFT JOIN (SELECT DISTINCT outcome, why FROM pull_nothing_found) USING (outcome)
+)"""
+
+
 def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     if not found:
-        return NO_PULLS
+        return no_pulls(scope)
     [rows] = found
     if not rows:
         return Answer(ReportFinding(Tone.GOOD, Markup("Every pull brought messages.")))
@@ -45,7 +65,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         ReportColumn("pulls", "Pulls", bar=True),
         ReportColumn("share", "of its pulls", forms.share),
         ReportColumn("held", "held before"),
-        ReportColumn("outcome", "Ended", forms.words),
+        ReportColumn("outcome", "Ended", forms.outcome),
         ReportColumn("why", "Which means", forms.words),
     )
     return Answer(ReportFinding(Tone.PLAIN, text), columns=columns, rows=rows)

@@ -8,9 +8,8 @@ from markupsafe import Markup
 
 from pipeline.lake.asking import Row
 from pipeline.report import forms
-from pipeline.report.charts import layers, stacked_chart
+from pipeline.report.charts import Chart, Shape, layers
 from pipeline.report.question import (
-    NO_PULLS,
     SERIES,
     TOP,
     Answer,
@@ -18,20 +17,19 @@ from pipeline.report.question import (
     Question,
     ReportColumn,
     ReportFinding,
-    Scope,
-    Tone,
     bin_of,
     by_bin,
+    no_pulls,
 )
+from pipeline.report.scope import Scope
+from pipeline.report.tone import Tone, outcome_tone
 from pipeline.report.window import Window
 
 OTHERS = "all others"
-# statuses of normal operation; all others are refusals or moved offsets
-_USUAL = {"FOUND", "OFFSET_OVERFLOW_ONE", "NO_MESSAGE_IN_QUEUE", "NO_MATCHED_MESSAGE", "NO_ANSWER"}
 _REPLAYED = "Replayed pulls of a file have no time of their own, so there is no picture over time."
 _UNTIMED = "The clock of the capture gave times before 1970 or after the year 9999, so there is no picture over time."
 _COLUMNS = (
-    ReportColumn("outcome", "Ended", forms.words),
+    ReportColumn("outcome", "Ended", forms.outcome),
     ReportColumn("pulls", "Pulls", bar=True),
     ReportColumn("share", "Share", forms.share),
 )
@@ -49,7 +47,7 @@ def _over_time(scope: Scope, window: Window) -> str:
 WITH ended AS (
   SELECT outcome, {bin_of(window, "arrivalMicros")} AS bin, count(*) AS pulls
   FROM pull_outcome
-  WHERE source = 'CAPTURED' AND arrivalMicros IS NOT NULL {scope.of_broker("AND")}
+  WHERE source = 'CAPTURED' AND arrivalMicros IS NOT NULL {scope.rows("AND", micros="arrivalMicros")}
   GROUP BY ALL
 ), placed AS (
   SELECT *, dense_rank() OVER (ORDER BY frequency DESC, outcome) AS place
@@ -65,7 +63,7 @@ def _in_all(scope: Scope) -> str:
     return f"""\
 SELECT outcome, count(*) AS pulls, count(*) / sum(count(*)) OVER () AS share, sum(count(*)) OVER () AS pullsInAll
 FROM pull_outcome
-WHERE source = '{scope.source}' {scope.of_broker("AND")}
+WHERE source = '{scope.source}' {scope.rows("AND", micros="arrivalMicros")}
 GROUP BY outcome
 ORDER BY pulls DESC, outcome
 LIMIT {TOP}"""
@@ -74,7 +72,7 @@ LIMIT {TOP}"""
 def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     rows = found[0] if found else []
     if not rows:
-        return NO_PULLS
+        return no_pulls(scope)
     if scope.captured is None:
         told = {row["outcome"]: row["pulls"] for row in rows}
         came, note = ("were captured", _UNTIMED) if scope.untimed else ("were replayed", _REPLAYED)
@@ -83,13 +81,17 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     totals = {outcome: bins.total() for outcome, bins in by_outcome.items()}
     whole = sum(totals.values())
     table = [{"outcome": outcome, "pulls": pulls, "share": pulls / whole} for outcome, pulls in totals.items()]
-    picture = stacked_chart("statuses", "Pulls", scope.captured, layers(scope.captured, by_outcome))
+    chart = Chart(Shape.STACKED, "Pulls", scope.captured, layers(by_outcome, scope.captured, _tone))
     note = "A pull counts when its request arrived. What each ending means is below."
-    return Answer(_finding(totals, whole, "were captured"), picture, _COLUMNS, table, note)
+    return Answer(_finding(totals, whole, "were captured"), chart, _COLUMNS, table, note)
+
+
+def _tone(outcome: str) -> Tone:
+    return Tone.PLAIN if outcome == OTHERS else outcome_tone(outcome)
 
 
 def _finding(pulls: dict[str, int], whole: int, came: str) -> ReportFinding:
-    unusual = {outcome: number for outcome, number in pulls.items() if outcome not in _USUAL}
+    unusual = {outcome: number for outcome, number in pulls.items() if outcome == OTHERS or outcome_tone(outcome) in {Tone.WARN, Tone.BAD}}
     named = [outcome for outcome in unusual if outcome != OTHERS]
     text = Markup("<b>{}</b> pulls {}: {} brought messages").format(forms.count(whole), came, forms.share(pulls.get("FOUND", 0) / whole))
     if at_end := pulls.get("OFFSET_OVERFLOW_ONE", 0):

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from markupsafe import Markup
 
-from pipeline.delta.delta_sql import literal
 from pipeline.lake.asking import Row
 from pipeline.report import forms
+from pipeline.report.charts import Chart
+from pipeline.report.scope import Filters, Scope
+from pipeline.report.tone import Tone
 from pipeline.report.window import Window
 
 # rows of a table, and series of a picture
@@ -24,59 +25,9 @@ TOP: Final = 15
 SERIES: Final = 8
 
 
-class Tone(StrEnum):
-    """The tone of a sentence of the summary: how serious it is."""
-
-    BAD = "bad"
-    WARN = "warn"
-    GOOD = "good"
-    PLAIN = "plain"
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The lake and the brokers of a report, and the data that the lake has of them.
-
-    Attributes:
-        lake: path of the lake, quoted for a shell.
-        brokers: names of the reported brokers.
-        broker: the only reported broker; None for all.
-        imported: whether the lake has an imported store of one of the brokers.
-        observed: time span of lag_history; None with fewer than two observations.
-        captured: time span of captured traffic; None without any.
-        untimed: whether pulls were captured, but all of them before 1970 or after the year 9999.
-        replayed: whether the lake has a finished replay.
-    """
-
-    lake: str
-    brokers: Sequence[str]
-    broker: str | None = None
-    imported: bool = False
-    observed: Window | None = None
-    captured: Window | None = None
-    untimed: bool = False
-    replayed: bool = False
-
-    @property
-    def source(self) -> str | None:
-        """The source of pulls, as the views name it: captured pulls if there are any, else replayed ones; None without both."""
-        if self.captured is not None or self.untimed:
-            return "CAPTURED"
-        return "REPLAYED" if self.replayed else None
-
-    def of_broker(self, word: str = "WHERE", column: str = "brokerName") -> str:
-        """Return SQL with `word` (WHERE or AND) that keeps the broker's rows; "" if all brokers are reported."""
-        return "" if self.broker is None else f"{word} {column} = {literal(self.broker)}"
-
-    def label(self, row: Row, *columns: str) -> str:
-        """Return a row's names as one text, the broker's first if several brokers are reported."""
-        names = ["brokerName"] * (len(self.brokers) > 1) + list(columns)
-        return " / ".join(str(row[one]) for one in names)
-
-
 @dataclass(frozen=True, slots=True)
 class ReportColumn:
-    """A column of a table; with `bar` each figure has a bar of proportional length in the background."""
+    """A column of a table; with `bar` each figure has a bar of proportional length beside it."""
 
     name: str
     title: str
@@ -86,7 +37,7 @@ class ReportColumn:
     @property
     def is_text(self) -> bool:
         """Whether the column is left-aligned text."""
-        return self.form in {forms.name, forms.words}
+        return self.form in {forms.name, forms.words, forms.status, forms.outcome}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +54,14 @@ class Answer:
 
     Attributes:
         finding: the answer in a sentence.
-        picture: SVG of the chart with its legend.
-        table: columns and rows of the table.
+        chart: the figures over time.
+        columns: columns of the table.
+        rows: rows of the table.
         note: remark on the figures.
     """
 
     finding: ReportFinding
-    picture: Markup | None = None
+    chart: Chart | None = None
     columns: Sequence[ReportColumn] = ()
     rows: Sequence[Row] = ()
     note: str = ""
@@ -176,9 +128,20 @@ _NO_OFFSETS: Final = Missing(
     "some seconds after it begins to consume. If the store was copied without its folder config, copy that folder too, and repeat the "
     "import under the same broker name."
 )
-NO_PULLS: Final = Missing("No pulls were captured or replayed.", [CAPTURE, REPLAY_FILE])
+_NO_PULLS: Final = Missing("No pulls were captured or replayed.", [CAPTURE, REPLAY_FILE])
 
 
 def no_offsets(scope: Scope) -> Missing:
-    """Return why nothing is known of groups where the lake has no stored offset: nothing was imported, or a store without offsets."""
-    return _NO_OFFSETS if scope.imported else Missing("No store was imported.", [IMPORT])
+    """Return why nothing is known of groups where the report has no stored offset: nothing was imported, or a store without offsets."""
+    if not scope.imported:
+        return Missing("No store was imported.", [IMPORT])
+    if scope.only.group is None and scope.only.topic is None:
+        return _NO_OFFSETS
+    return Missing("The imported store has no offset of the group and topic that the report is narrowed to.")
+
+
+def no_pulls(scope: Scope) -> Missing:
+    """Return why nothing is known of pulls where the report has none."""
+    if scope.only == Filters(broker=scope.only.broker):
+        return _NO_PULLS
+    return Missing("No pulls of what the report is narrowed to were captured or replayed.")

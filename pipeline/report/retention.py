@@ -8,7 +8,9 @@ from markupsafe import Markup
 
 from pipeline.lake.asking import Row
 from pipeline.report import forms
-from pipeline.report.question import TOP, Answer, Missing, Question, ReportColumn, ReportFinding, Scope, Tone, no_offsets, with_broker
+from pipeline.report.question import TOP, Answer, Missing, Question, ReportColumn, ReportFinding, no_offsets, with_broker
+from pipeline.report.scope import Scope
+from pipeline.report.tone import Tone
 
 _SOON, _AT_ONCE = 6 * 3_600_000, 60_000
 
@@ -17,7 +19,7 @@ def _queries(scope: Scope) -> Sequence[str]:
     skipped = f"""\
 SELECT count(DISTINCT brokerName, consumerGroup) AS groups, try_sum(lostOffsets) AS offsets
 FROM offset_correction
-WHERE source = '{scope.source}' AND lostOffsets > 0 {scope.of_broker("AND")}
+WHERE source = '{scope.source}' AND lostOffsets > 0 {scope.rows("AND", micros="arrivalMicros")}
 LIMIT 1"""
     return [
         f"""\
@@ -25,7 +27,7 @@ SELECT
   brokerName, consumerGroup, topic, queueId, lostMessages, messagesToLoss, timeToLossMillis, basis, reason, deletedAt,
   try_sum(lostMessages) OVER () AS lostInAll, count(*) OVER () AS queuesInAll, count_if(lostMessages > 0) OVER () AS queuesLost
 FROM retention_risk
-{scope.of_broker()}
+{scope.rows()}
 ORDER BY lostMessages > 0 DESC NULLS LAST, lostMessages DESC, timeToLossMillis ASC NULLS LAST, brokerName, consumerGroup, topic, queueId
 LIMIT {TOP}""",
         *[skipped] * (scope.source is not None),

@@ -16,11 +16,11 @@ from pipeline.report.question import (
     Question,
     ReportColumn,
     ReportFinding,
-    Scope,
-    Tone,
     no_offsets,
     with_broker,
 )
+from pipeline.report.scope import Scope
+from pipeline.report.tone import Tone, status_tone
 
 _OF_A_GROUP = 5
 
@@ -42,7 +42,7 @@ def _queries(scope: Scope) -> Sequence[str]:
 WITH waiting AS (
   SELECT brokerName, consumerGroup, topic, queueId, l.lag, l.lagMillis, l.reason, {verdict}
   FROM consume_lag l{joined}
-  WHERE l.lag > 0 {scope.of_broker("AND")}
+  WHERE l.lag > 0 {scope.rows("AND")}
 ), placed AS (
   SELECT *, row_number() OVER (PARTITION BY brokerName, consumerGroup ORDER BY {order}) AS place
   FROM waiting
@@ -52,7 +52,7 @@ FROM placed
 WHERE place <= {_OF_A_GROUP}
 ORDER BY {order}
 LIMIT {TOP}""",
-        f"SELECT count(*) AS queues, count_if(lag IS NULL) AS unknown FROM consume_lag {scope.of_broker()} LIMIT 1",
+        f"SELECT count(*) AS queues, count_if(lag IS NULL) AS unknown FROM consume_lag {scope.rows()} LIMIT 1",
     ]
 
 
@@ -74,7 +74,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     ]
     if _has_verdict(scope):
         columns += [
-            ReportColumn("status", "Status", forms.words),
+            ReportColumn("status", "Status", forms.status),
             ReportColumn("why", "by the rule", forms.words),
             ReportColumn("catchUpMillis", "Caught up in", forms.duration),
         ]
@@ -89,11 +89,10 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
 def _finding(rows: Sequence[Row]) -> ReportFinding:
     worst = rows[0]
     where = Markup("{} on {}, queue {}").format(forms.name(worst["consumerGroup"]), forms.name(worst["topic"]), worst["queueId"])
-    if worst["status"] not in {None, "OK", "UNKNOWN"}:
+    if worst["status"] is not None and status_tone(worst["status"]) in {Tone.BAD, Tone.WARN}:
         text = Markup("{} is in trouble: <b>{}</b> ({}), {} messages behind.")
-        return ReportFinding(
-            Tone.BAD, text.format(where, forms.words(worst["status"]), forms.words(worst["why"]), forms.count(worst["lag"]))
-        )
+        said = text.format(where, forms.words(worst["status"]), forms.words(worst["why"]), forms.count(worst["lag"]))
+        return ReportFinding(status_tone(worst["status"]), said)
     if worst["lagMillis"] is None:
         return ReportFinding(Tone.WARN, Markup("{} is the furthest behind: {} messages.").format(where, forms.count(worst["lag"])))
     text = Markup("The message that has waited longest is one of {}: <b>{}</b>.")

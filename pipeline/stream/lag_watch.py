@@ -9,9 +9,9 @@ from prometheus_client.core import Metric
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.lag.lag_metrics import GROUPS_MAX, LAG_METRICS_READ, TOPICS_MAX, LagMetrics, lag_metrics
+from pipeline.lag.lag_metrics import GROUPS_MAX, TOPICS_MAX, LagMetrics, lag_metrics
 from pipeline.lake.lake import Lake, LakeError
-from pipeline.lake.views import create_views
+from pipeline.lake.views import asking
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.stream_metrics import left_out_family
@@ -50,7 +50,7 @@ class LagWatch:
             if found == self._lag_of:
                 return False
             cluster = BrokerSettings.from_sources(stored=self.run.opened(lake).properties()).value("brokerClusterName")
-            self._lag, self._lag_of = lag_metrics(create_views(lake, LAG_METRICS_READ), self.run.broker, cluster), found
+            self._lag, self._lag_of = lag_metrics(asking(lake), {self.run.broker: cluster}), found
         except (LakeError, PySparkException) as error:
             raise LagWatchError(str(error)) from error
         if self._lag.groups_left_out or self._lag.topics_left_out:

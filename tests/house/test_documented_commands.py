@@ -20,6 +20,7 @@ import pytest
 from pipeline.commands.demo import CONSUMED_STORE, unpack_demo_data
 from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.report.compared import FORMAT, FORMAT_KEY
 from pipeline.verify.verify_constraints import broken_constraints
 from store_format.remoting.command import SerializeType
 from tests.makers.recorded_pulls import DEFAULTS, capture_of, conversation, request_frame
@@ -46,7 +47,10 @@ MADE_BY = {
 }
 # shown commands that are not run here, and why
 RUN_ELSEWHERE = {"questions.md": "test_ten_questions.py asks them of a captured broker, and knows the answers"}
-NOT_RUN = {"--metrics": "takes a port, or a folder of the system, for as long as it runs: test_metrics.py has others"}
+NOT_RUN = {
+    "--metrics": "takes a port, or a folder of the system, for as long as it runs: test_metrics.py has others",
+    "serve": "serves until it is told to stop: test_live.py does",
+}
 PROGRAMS = {
     "./run": "makes an environment, runs these tests, or hands what it is given to pullsim",
     "python": "builds a wheel: test_packaging.py does",
@@ -132,6 +136,8 @@ def write_inputs(folder: Path) -> None:
         (folder / name).write_text(slow.replace("rate = 500", "rate = 50").replace("50_000", "5_000"), "utf-8")
     [workload] = fenced("docs/workload.md", "toml")
     (folder / "workload.toml").write_text(workload, "utf-8")
+    before = {FORMAT_KEY: FORMAT, "lake": "lake", "only": {}, "facts": {"made": 0}, "groups": []}
+    (folder / "monday.json").write_text(json.dumps(before), "utf-8")
 
 
 class Place:

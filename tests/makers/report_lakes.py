@@ -11,6 +11,7 @@ from pipeline.lake.lake_writer import LakeWriter
 from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import OFFSET_HISTORY, PULL_REQUEST
 from pipeline.schema.lag_tables import LAG_HISTORY
+from tests.makers.plain_lakes import plain_lake
 from tests.runs.replaying import NOON
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def hostile_rows() -> dict[t.Table, list[dict[str, Any]]]:
     ends = {0: 200, 1: 20}
     stamps = [(queue, number, START + 100 * number) for queue, end in ends.items() for number in range(end)]
     return {
-        t.BROKER: [{"maxStoreTimestamp": START + 19_900, "brokerRole": "ASYNC_MASTER", "minPhyOffset": 0, "properties": {}}],
+        t.BROKER: [{"maxStoreTimestamp": START + 19_900, "brokerRole": "ASYNC_MASTER", "minPhyOffset": 0, "properties": []}],
         t.QUEUE: [{"topic": TOPIC, "queueId": queue, "minOffset": 5, "maxOffset": end} for queue, end in ends.items()],
         t.CONSUME_QUEUE: [
             {
@@ -137,3 +138,9 @@ def _pull(group: str, number: int, second: int) -> dict[str, Any]:
         "answerMicros": at + 1000,
         "held": False,
     }
+
+
+def report_lake(root: Path, found: Mapping[t.Table, Sequence[Mapping[str, Any]]], *, broker: str = BROKER, version: int = 1) -> Path:
+    """A lake with rows of a broker in these tables, made without Spark; a column that a row leaves out is NULL."""
+    rows = {table.name: [{"brokerName": broker, **row} for row in rows] for table, rows in found.items()}
+    return plain_lake(root, rows, version=version)

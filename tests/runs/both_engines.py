@@ -14,6 +14,9 @@ from pipeline.lake.asking import AskAll, Row
 from pipeline.lake.lake import Lake
 from pipeline.lake.views import ask, asking
 from pipeline.report.build import report
+from pipeline.report.page import page
+from pipeline.report.scope import Filters
+from tests.runs.replaying import NOON
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,15 +60,15 @@ def reported(ask: AskAll, lake: Path | str, broker: str | None) -> tuple[list[tu
             asked.append((query, [plain(row) for row in rows]))
             yield rows
 
-    page = report(heard, broker=broker, named=str(lake), progress=lambda _: None)
-    return asked, page
+    only = Filters(broker=broker)
+    return asked, page(report(heard, only=only, named=str(lake), made=NOON, progress=lambda _: None, has_state=True))
 
 
 def both_reported(spark: SparkSession, lake: Path | str, broker: str | None) -> list[tuple[str, Any]]:
     """The queries of the report with their rows, after a check that both engines have the same."""
     wanted, wanted_page = reported(asking(Lake(spark, str(lake)).require()), lake, broker)
-    found, page = reported(EmbeddedLake(str(lake)).asked, lake, broker)
+    found, found_page = reported(EmbeddedLake(str(lake)).asked, lake, broker)
     for (query, rows), of_spark in zip(found, wanted, strict=True):
         assert (query, rows) == of_spark
-    assert page == wanted_page
+    assert found_page == wanted_page
     return found

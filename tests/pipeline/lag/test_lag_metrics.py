@@ -1,52 +1,92 @@
-"""How far groups are behind as gauges of rocketmq-exporter: names, labels, sums, and what is left out."""
+"""How far groups are behind as gauges of rocketmq-exporter, and what `pullsim lag --metrics` adds: names, labels, sums, what is missing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import datetime as dt
+import json
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pipeline.commands.cli import Engine
+from pipeline.embedded.database import EmbeddedLake
 from pipeline.lag import lag_metrics as module
+from pipeline.lag.group_metrics import all_metrics
 from pipeline.lag.lag_metrics import LagMetrics, lag_metrics
 from pipeline.lag.metrics import metrics_text
+from pipeline.lake.asking import AskAll
+from pipeline.main import run
+from tests.makers.plain_lakes import plain_lake
 from tests.runs.prometheus import Metric, parse, series
+from tests.truth.places import PROJECT
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+MONITORING = PROJECT / "examples" / "monitoring"
+END = 1_795_257_353_846
+# (broker, topic, queue) -> end of the queue
+ENDS = {
+    ("a", "shop", 0): 100,
+    ("a", "shop", 1): 98,
+    ("a", "shop", 2): 7,
+    ("a", "pay", 0): 5,
+    ("a", "%RETRY%orders", 0): 4,
+    ("a", "%DLQ%orders", 0): 4,
+    ("b", "shop", 0): 1001,
+}
+# (broker, group, topic, queue) -> stored offset; nobody has one of the third queue of shop
+OFFSETS = {
+    ("a", "orders", "shop", 0): 90,
+    ("a", "orders", "shop", 1): 100,
+    ("a", "other", "pay", 0): 5,
+    ("a", "orders", "%RETRY%orders", 0): 1,
+    ("a", "dead", "%DLQ%orders", 0): 0,
+    ("b", "orders", "shop", 0): 1,
+}
+# (topic, offset) -> how long this message of broker a had waited when the last one came, ms
+WAITED = {("shop", 90): 7, ("%RETRY%orders", 1): 9}
 
-LAGS = """
-    SELECT * FROM VALUES
-        ('a', 'orders', 'shop', 0, 90L, 10L, 7L),
-        ('a', 'orders', 'shop', 1, 100L, -2L, 0L),
-        ('a', 'orders', 'shop', 2, NULL, NULL, NULL),
-        ('a', 'other', 'shop', 0, NULL, NULL, NULL),
-        ('a', 'other', 'pay', 0, 5L, 0L, 0L),
-        ('a', 'orders', '%RETRY%orders', 0, 1L, 3L, 9L),
-        ('a', 'dead', '%DLQ%orders', 0, 0L, 4L, NULL),
-        ('b', 'orders', 'shop', 0, 1L, 1000L, 1L)
-    lags(brokerName, consumerGroup, topic, queueId, consumerOffset, lag, lagMillis)
-"""
-QUEUES = """
-    SELECT * FROM VALUES
-        ('a', 'shop', 0, 100L), ('a', 'shop', 1, 98L), ('a', 'shop', 2, 7L), ('a', 'pay', 0, 5L),
-        ('a', '%RETRY%orders', 0, 4L), ('a', '%DLQ%orders', 0, 4L), ('b', 'shop', 0, 1001L)
-    queues(brokerName, topic, queueId, maxOffset)
-"""
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    places = ("brokerName", "consumerGroup", "topic", "queueId")
+    return plain_lake(
+        tmp_path_factory.mktemp("metrics") / "lake",
+        {
+            "broker": [
+                {"brokerName": "a", "maxStoreTimestamp": END, "minPhyOffset": 0, "properties": [("brokerClusterName", "c1")]},
+                {"brokerName": "b", "maxStoreTimestamp": END + 1000, "minPhyOffset": 0},
+            ],
+            "queue": [
+                {"brokerName": broker, "topic": topic, "queueId": queue, "minOffset": 0, "maxOffset": end}
+                for (broker, topic, queue), end in ENDS.items()
+            ],
+            "consumer_offset": [dict(zip(places, key, strict=True), consumerOffset=offset) for key, offset in OFFSETS.items()],
+            "consume_queue": [
+                {"brokerName": "a", "topic": topic, "queueId": 0, "queueOffset": offset, "size": 1, "storeTimestamp": END - waited}
+                for (topic, offset), waited in WAITED.items()
+            ],
+        },
+    )
 
 
 @pytest.fixture
-def views(spark: SparkSession) -> SparkSession:
-    spark.sql(LAGS).createOrReplaceTempView("consume_lag")
-    spark.sql(QUEUES).createOrReplaceTempView("queue")
-    return spark
+def ask(lake: Path) -> AskAll:
+    return EmbeddedLake(str(lake)).asked
 
 
 def read(found: LagMetrics) -> dict[str, Metric]:
     return parse(metrics_text(found.families))
 
 
-def test_the_gauges_have_the_names_and_labels_of_the_exporter(views: SparkSession) -> None:
-    found = lag_metrics(views, "a", "c1")
+def test_the_gauges_have_the_names_and_labels_of_the_exporter(ask: AskAll) -> None:
+    found = lag_metrics(ask, {"a": "c1"})
     assert (found.groups_left_out, found.topics_left_out) == (0, 0)
     metrics = read(found)
     assert {metric.type for metric in metrics.values()} == {"gauge"}
@@ -80,11 +120,11 @@ def test_the_gauges_have_the_names_and_labels_of_the_exporter(views: SparkSessio
     }
 
 
-def test_those_furthest_behind_are_told_where_there_are_too_many(views: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_those_furthest_behind_are_told_where_there_are_too_many(ask: AskAll, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GROUPS_MAX", 2)
     monkeypatch.setattr(module, "TOPICS_MAX", 1)
-    found = lag_metrics(views, "a", "c1")
-    assert (found.groups_left_out, found.topics_left_out) == (3, 3)
+    found = lag_metrics(ask, {"a": "c1"})
+    assert (found.groups_left_out, found.topics_left_out) == (2, 3)
     metrics = read(found)
     offsets = series(metrics["rocketmq_consumer_offset"], "group", "topic")
     assert set(offsets) == {("orders", "shop"), ("dead", "%DLQ%orders")}
@@ -95,3 +135,114 @@ def test_those_furthest_behind_are_told_where_there_are_too_many(views: SparkSes
         "rocketmq_group_get_latency_by_storetime",
         "rocketmq_topic_dlq_offset",
     ]
+
+
+def test_a_lag_without_a_broker_among_its_labels_is_that_of_all_brokers(ask: AskAll) -> None:
+    metrics = read(lag_metrics(ask, {"a": "c1", "b": "c2"}))
+    assert series(metrics["rocketmq_group_diff"], "group", "topic")["orders", "shop"] == 10 - 2 + 1000
+    assert series(metrics["rocketmq_consumer_offset"], "cluster", "broker", "topic", "group")["c2", "b", "shop", "orders"] == 1
+
+
+def test_a_group_has_its_verdict_and_what_waits(ask: AskAll) -> None:
+    metrics = parse(metrics_text(all_metrics(ask, None, dt.datetime.fromtimestamp(5, dt.UTC))))
+    broker = ("cluster", "broker", "group")
+    assert series(metrics["pullsim_group_status"], *broker, "status") == {
+        (cluster, broker, group, "UNKNOWN"): 1
+        for cluster, broker, group in (
+            *(("c1", "a", "orders"), ("c1", "a", "other"), ("c1", "a", "dead")),
+            ("DefaultCluster", "b", "orders"),
+        )
+    }
+    # an offset past the end of the second queue does not hide what waits in the first
+    assert series(metrics["pullsim_group_waiting_messages"], *broker)["c1", "a", "orders"] == 10
+    assert series(metrics["pullsim_group_retry_waiting_messages"], *broker) == {("c1", "a", "orders"): 3}
+    assert series(metrics["pullsim_group_dead_letters"], *broker)["c1", "a", "orders"] == 4
+    assert series(metrics["pullsim_group_queues_unknown"], *broker)["c1", "a", "orders"] == 1
+    assert series(metrics["pullsim_group_waited_seconds"], *broker)["c1", "a", "orders"] == 0.009
+    assert "pullsim_group_clients" not in metrics, "no capture shows a client"
+    assert series(metrics["pullsim_store_last_message_time_seconds"], "broker") == {("a",): END / 1000, ("b",): END / 1000 + 1}
+    assert [metrics[name].series for name in ("pullsim_lake_version", "pullsim_lag_report_time_seconds")] == [
+        {frozenset(): 1},
+        {frozenset(): 5},
+    ]
+    only = parse(metrics_text(all_metrics(ask, "b", dt.datetime.fromtimestamp(5, dt.UTC))))
+    assert {labels[1] for labels in series(only["pullsim_group_status"], *broker)} == {"b"}
+
+
+def test_the_alerts_and_the_dashboard_ask_for_metrics_that_there_are(ask: AskAll) -> None:
+    there = {metric.name for metric in all_metrics(ask, None, dt.datetime.fromtimestamp(5, dt.UTC))}
+    dashboard = json.loads((MONITORING / "dashboard.json").read_text("utf-8"))
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked += [variable["query"]["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
+    alerts = (MONITORING / "alerts.yml").read_text("utf-8")
+    asked += re.findall(r"^ +expr: (.*)$", alerts, re.MULTILINE)
+    assert len(asked) > 20
+    for expression in asked:
+        names = set(re.findall(r"\b(?:pullsim|rocketmq)_\w+", expression))
+        assert names, expression
+        assert names <= there, expression
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool: apt-get install prometheus")
+def test_prometheus_takes_the_alerts_and_they_alert() -> None:
+    for words in (("check", "rules", "alerts.yml"), ("test", "rules", "alerts_test.yml"), ("check", "config", "prometheus.yml")):
+        done = subprocess.run(["promtool", *words], cwd=MONITORING, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+Pullsim = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def pullsim(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, lake: Path) -> Pullsim:
+    monkeypatch.setattr(Engine, "session", lambda *_, **__: pytest.fail("Spark was started"))
+
+    def call(*words: object) -> tuple[int, str, str]:
+        code = run(["lag", "--lake", str(lake), *map(str, words)])
+        return code, *capsys.readouterr()
+
+    return call
+
+
+def test_a_file_of_metrics_is_written_beside_the_table(pullsim: Pullsim, tmp_path: Path) -> None:
+    target = tmp_path / "pullsim.prom"
+    code, out, err = pullsim("--by", "group", "--metrics", target)
+    assert code == 0, err
+    assert out.splitlines()[0].startswith("Group ")
+    metrics = parse(target.read_text("utf-8"))
+    assert {"pullsim_group_status", "rocketmq_group_diff", "pullsim_lag_left_out"} <= set(metrics)
+
+
+def test_a_watch_serves_metrics_until_it_is_told_to_stop(lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """The port answers while the command waits for the lake to change."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    got = list[str]()
+
+    def changes(_lake: EmbeddedLake, _stop: threading.Event) -> list[EmbeddedLake]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            got.append(answer.read().decode())
+        return []
+
+    monkeypatch.setattr(EmbeddedLake, "changes", changes)
+    assert run(["lag", "--lake", str(lake), "--watch", "--metrics", str(port)]) == 0
+    assert f"metrics at http://127.0.0.1:{port}/metrics" in capsys.readouterr().err
+    assert "pullsim_group_status" in parse(got[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--metrics", "9464"), "--metrics 9464: a port answers only while the command runs: give --watch too, or a file"),
+        (("--metrics", "none/here.prom"), "expected PORT, HOST:PORT, or a file for metrics in an existing folder"),
+        (("--metrics", "x.prom", "--group", "orders"), "--metrics has all groups"),
+        (("--metrics", "x.prom", "--record"), "--record takes all of a broker"),
+    ],
+)
+def test_metrics_that_cannot_be_end_with_2(pullsim: Pullsim, tmp_path: Path, monkeypatch: Any, words: tuple[str, ...], told: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = pullsim(*words)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert list(tmp_path.iterdir()) == []

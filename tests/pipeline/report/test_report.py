@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections import defaultdict
 from html.parser import HTMLParser
@@ -11,23 +12,27 @@ from typing import TYPE_CHECKING
 import pytest
 from markupsafe import Markup
 
+from pipeline.embedded.database import EmbeddedLake
 from pipeline.lake.lake import Lake
 from pipeline.lake.views import create_views
+from pipeline.main import run
 from pipeline.report.behind_now import BEHIND_NOW
 from pipeline.report.build import QUESTIONS
 from pipeline.report.lag_over_time import LAG_OVER_TIME
-from pipeline.report.question import Scope
+from pipeline.report.scope import Scope
 from pipeline.report.window import Window
 from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import OFFSET_HISTORY, PULL_REQUEST
-from tests.makers.report_lakes import BROKER, HOSTILE, OBSERVED_TABLE, START, TOPIC, hostile_rows, observed_rows, write_rows
-from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
+from tests.makers.report_lakes import BROKER, HOSTILE, OBSERVED_TABLE, START, TOPIC, hostile_rows, observed_rows, report_lake
+from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.sampling import slow_proof
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ALONE = {"meta", "link", "br", "img", "input", "hr", "path", "use", "rect"}
+# what the command line takes for the wall clock
+NOW = "pipeline.commands.report_commands.now", lambda: dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
 # elements that the template and the pictures are made of: nothing that runs or loads
 KNOWN = {
     *(
@@ -50,6 +55,7 @@ KNOWN = {
         "li",
         "span",
         "a",
+        "nav",
     ),
     *("p", "figure", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "pre", "code", "footer", "b", "bdi"),
     *("svg", "g", "path", "defs", "clippath", "use", "text", "rect", "style"),
@@ -93,25 +99,33 @@ def shown(name: str) -> str:
     return "".join(pictures.get(char, char) for char in name)
 
 
+@pytest.fixture(autouse=True)
+def _noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*NOW)
+
+
 @pytest.fixture
 def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
     return pullsim_in(spark, monkeypatch, capsys)
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("report") / "lake of 'mine'"
-    write_rows(spark, folder, BROKER, hostile_rows())
-    return folder
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return report_lake(tmp_path_factory.mktemp("report") / "lake of 'mine'", hostile_rows())
 
 
 @pytest.fixture(scope="module")
-def html(spark: SparkSession, lake: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def html(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page about the lake of hostile names."""
-    out = tmp_path_factory.mktemp("page") / "report.html"
     with pytest.MonkeyPatch.context() as patch:
-        assert pullsim_in(spark, patch, NotHeard())("report", "--lake", lake, "--out", out)[0] == 0
-    return out.read_text("utf-8")
+        patch.setattr(*NOW)
+        return written("--lake", lake, "--out", tmp_path_factory.mktemp("page") / "report.html")
+
+
+def written(*words: object) -> str:
+    """The page that a report without Spark writes."""
+    assert run(["report", *map(str, words), "--engine", "duckdb"]) == 0
+    return Path(str(words[words.index("--out") + 1])).read_text("utf-8")
 
 
 def test_the_page_runs_and_loads_nothing_and_shows_names_as_they_are(html: str) -> None:
@@ -125,6 +139,7 @@ def test_the_page_runs_and_loads_nothing_and_shows_names_as_they_are(html: str) 
     assert len(ids) == len(set(ids))
     names = set(page.texts["bdi"])
     assert {shown(name) for name in (*HOSTILE, TOPIC, BROKER)} <= names
+    assert "2024-01-01 12:00:00" in page.texts["span"], "when it was made"
     titles = "".join(page.texts["title"])
     assert all(shown(name) in titles for name in HOSTILE), "tooltips of the picture of lag"
     sections = {value for tag, name, value in page.attributes if (tag, name) == ("section", "id")}
@@ -155,24 +170,24 @@ def test_the_sql_in_the_page_is_what_was_asked_and_runs_by_itself(
     assert pullsim("report", "--lake", lake, "--out", tmp_path / "report.html", "--broker", BROKER)[0] == 0
     texts = Page((tmp_path / "report.html").read_text("utf-8")).texts["code"]
     queries = [text for text in texts if "SELECT" in text]
-    assert len(queries) == len(QUESTIONS) + 3, "one a question, two of slow queues, of corrections and of losses"
+    assert len(queries) == len(QUESTIONS) + 4, "one a question, two of slow queues, of corrections, of losses and of topics"
     session = create_views(Lake(spark, str(lake)))
     assert all("LIMIT" in query or "bins of" in query for query in queries), "rows are bounded"
     assert [query for query in queries if session.sql(query).isEmpty()] == []
 
 
-def test_captured_lag_is_the_end_of_the_queue_less_the_last_offset_that_was_told(spark: SparkSession, lake: Path) -> None:
+def test_captured_lag_is_the_end_of_the_queue_less_the_last_offset_that_was_told(lake: Path) -> None:
     window = Window(START, 5000, 4)
     scope = Scope("lake", (BROKER,), captured=window)
     [query] = LAG_OVER_TIME.queries(scope)
-    session = create_views(Lake(spark, str(lake)), query)
-    found = {(row["consumerGroup"], row["bin"]): row["lag"] for row in session.sql(query).collect()}
+    [told] = EmbeddedLake(str(lake)).asked([query])
+    found = {(row["consumerGroup"], row["bin"]): row["lag"] for row in told}
     rows = hostile_rows()
     wanted = {}
     for group in HOSTILE:
         for number in range(window.bins):
             before = (START + 5000 * (number + 1)) * 1000
-            told = max(
+            last = max(
                 (row["micros"], row["consumerOffset"])
                 for row in rows[OFFSET_HISTORY]
                 if row["consumerGroup"] == group and row["micros"] < before
@@ -181,7 +196,7 @@ def test_captured_lag_is_the_end_of_the_queue_less_the_last_offset_that_was_told
                 row["queueOffset"] + 1 for row in rows[t.CONSUME_QUEUE] if row["queueId"] == 0 and row["storeTimestamp"] * 1000 < before
             ]
             answered = [row["recordedMaxOffset"] for row in rows[PULL_REQUEST] if row["answerMicros"] < before]
-            wanted[group, number] = max(*stored, *answered) - told[1]
+            wanted[group, number] = max(*stored, *answered) - last[1]
     assert found == wanted
 
 
@@ -204,23 +219,18 @@ def test_what_waits_in_one_queue_does_not_hide_in_an_offset_past_the_end_of_anot
 
 
 @slow_proof
-def test_observed_lag_comes_before_captured_lag(pullsim: Pullsim, spark: SparkSession, tmp_path: Path) -> None:
-    rows = hostile_rows() | {OBSERVED_TABLE: observed_rows()}
-    write_rows(spark, tmp_path / "lake", BROKER, rows)
-    code, _, err = pullsim("report", "--lake", tmp_path / "lake", "--out", tmp_path / "report.html")
-    assert code == 0, err
-    html = (tmp_path / "report.html").read_text("utf-8")
+def test_observed_lag_comes_before_captured_lag(tmp_path: Path) -> None:
+    lake = report_lake(tmp_path / "lake", hostile_rows() | {OBSERVED_TABLE: observed_rows()})
+    html = written("--lake", lake, "--out", tmp_path / "report.html")
     section = html[html.index('<section id="lag"') : html.index('<section id="slow"')]
     assert "that were observed" in section
     assert "<b>114</b> messages at 11-14 22:15" in section
     assert "100 at first and <b>114</b> in the end" in section
 
 
-def test_what_has_no_data_says_why_and_which_command_brings_it(pullsim: Pullsim, spark: SparkSession, tmp_path: Path) -> None:
-    write_rows(spark, tmp_path / "lake", "b", {t.CONSUMER_OFFSET: []})
-    code, _, err = pullsim("report", "--lake", tmp_path / "lake", "--out", tmp_path / "report.html")
-    assert code == 0, err
-    page = Page((tmp_path / "report.html").read_text("utf-8"))
+def test_what_has_no_data_says_why_and_which_command_brings_it(tmp_path: Path) -> None:
+    lake = report_lake(tmp_path / "lake", {t.CONSUMER_OFFSET: []}, broker="b")
+    page = Page(written("--lake", lake, "--out", tmp_path / "report.html"))
     commands = [text for text in page.texts["code"] if text.startswith("pullsim ") and "…" not in text]
     assert {" ".join(text.split()[:2]) for text in commands} == {"pullsim import", "pullsim capture", "pullsim replay", "pullsim lag"}
     assert all(f"--lake {tmp_path / 'lake'}" in text for text in commands)
@@ -231,22 +241,22 @@ def test_what_has_no_data_says_why_and_which_command_brings_it(pullsim: Pullsim,
 @pytest.mark.parametrize(
     ("timed", "told"),
     [
-        pytest.param(20, "-- pulls in each of 39 bins of 500 ms", marks=slow_proof),  # 19 s, and the answer to the last
+        (20, "-- pulls in each of 39 bins of 500 ms"),  # 19 s, and the answer to the last
         (0, "The clock of the capture gave times before 1970 or after the year 9999"),
     ],
 )
-def test_captured_traffic_alone_has_a_broker_whatever_its_clock_said(
-    pullsim: Pullsim, spark: SparkSession, tmp_path: Path, timed: int, told: str
-) -> None:
+def test_captured_traffic_alone_has_a_broker_whatever_its_clock_said(tmp_path: Path, timed: int, told: str) -> None:
     pulls = hostile_rows()[PULL_REQUEST][:20]
     # later than any calendar goes, up to the last time of pcapng; the pulls count, and have no place in a picture
     odd = [
         {**pulls[0], "sequence": 20 + n, "arrivalMicros": at, "answerMicros": at} for n, at in enumerate((3 * 10**17, 4 * 10**18, 2**62))
     ]
-    write_rows(spark, tmp_path / "lake", "sniffed", {PULL_REQUEST: [*pulls[:timed], *odd]})
-    code, _, err = pullsim("report", "--lake", tmp_path / "lake", "--out", tmp_path / "report.html", "--broker", "sniffed")
-    assert code == 0, err
-    html = (tmp_path / "report.html").read_text("utf-8").replace("<b>", "").replace("</b>", "")
+    lake = report_lake(tmp_path / "lake", {PULL_REQUEST: [*pulls[:timed], *odd]}, broker="sniffed")
+    html = (
+        written("--lake", lake, "--out", tmp_path / "report.html", "--broker", "sniffed", "--topic", TOPIC)
+        .replace("<b>", "")
+        .replace("</b>", "")
+    )
     assert f"{timed + 3} pulls were captured" in html
     assert told in html
     assert "No pulls were captured" not in html
@@ -260,10 +270,14 @@ def test_captured_traffic_alone_has_a_broker_whatever_its_clock_said(
     ],
 )
 def test_a_page_that_cannot_be_ends_with_2_before_anything_is_asked(
-    pullsim: Pullsim, lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], named: str
+    lake: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    named: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, _, err = pullsim("report", "--lake", lake, *arguments)
-    assert code == 2
-    assert named in err
+    assert run(["report", "--lake", str(lake), *arguments]) == 2
+    assert named in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from markupsafe import Markup
 
 from pipeline.report import forms
+from pipeline.report.answered import Fact, Report, Section
 from pipeline.report.build import QUESTIONS
-from pipeline.report.page import Section, page
-from pipeline.report.question import Row, Scope
+from pipeline.report.page import page
+from pipeline.report.question import Row
+from pipeline.report.scope import Scope
 from pipeline.report.window import Window
 from tests.makers.report_lakes import HOSTILE, START
 from tests.runs.browsers import chromium
@@ -21,16 +22,19 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 WINDOW = Window(START, 10_000, 30)
-SCOPE = Scope("'my lake'", ("broker-a", HOSTILE[0]), imported=True, observed=WINDOW, captured=WINDOW, replayed=True)
+SCOPE = Scope("'my lake'", ("broker-a", HOSTILE[0]), imported=True, stored=WINDOW, observed=WINDOW, captured=WINDOW, replayed=True)
 NAMES = {
     *("brokerName", "consumerGroup", "topic", "status", "why", "reason", "outcome", "expression", "expressionType", "basis"),
+    *("originTopic", "messageModel"),
 }
 COLUMNS = (
     *("messagesBehind", "retriesBehind", "dlqMessages", "lagBytes", "lagMillisMax", "queues", "queuesUnknown", "queuesNegative", "groups"),
     *("queuesUnknownInAll",),
     *("groupsBehind", "bin", "lag", "queueId", "lagMillis", "catchUpMillis", "pulls", "share", "pullsInAll", "held", "pullsForNothing"),
     *("shareForNothing", "offsetsPassed", "messageCount", "efficiency", "corrections", "lostOffsets", "firstStarts", "offsets"),
-    *("readAgain", "last", "correctionsInAll", "unknown", "deletedAt"),
+    *("readAgain", "last", "correctionsInAll", "unknown", "deletedAt", "sentBack", "dead", "everDead", "oldestMillis", "readers"),
+    *("deadInAll", "groupsDead", "sentBackInAll", "clients", "connected", "seen", "gone", "busiestShare", "groupsWithout"),
+    *("bytesPerMessage", "rate", "peakRate", "peakAt", "messagesInAll", "bytesInAll", "topics"),
     *("lostMessages", "messagesToLoss", "timeToLossMillis", "lostInAll", "queuesInAll", "queuesLost", "messages", "bytes"),
     *("messagesShare", "timesFairShare", "messagesPerSecond", "place"),
 )
@@ -51,7 +55,8 @@ def html() -> str:
     for question in QUESTIONS:
         queries = question.queries(SCOPE)
         sections.append(Section(question, queries, question.answer(SCOPE, [rows] * len(queries))))
-    return page(SCOPE, [("Brokers", forms.name(HOSTILE[1])), ("As of", Markup("noon"))], sections)
+    facts = [Fact("brokers", "Brokers", [HOSTILE[1]], forms.names), Fact("made", "Made", START, forms.moment)]
+    return page(Report(SCOPE, facts, sections, {}))
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +96,7 @@ def test_nothing_runs_and_nothing_is_fetched(browser: Browser, report: Path) -> 
 def test_the_page_is_never_wider_than_the_window(browser: Browser, report: Path, width: int) -> None:
     view, _ = opened(browser, report, viewport={"width": width, "height": 800})
     assert view.evaluate("document.documentElement.scrollWidth") <= width
-    shown = "narrow" if width <= 640 else "wide"
+    shown = "narrow" if width <= 640 else "wide" if width < 1280 else "broad"
     assert {chart.get_attribute("class") for chart in view.locator("svg:visible").all()} == {f"chart {shown}"}
     sizes = view.evaluate(
         """[...document.querySelectorAll('svg')].filter(svg => svg.checkVisibility())
@@ -106,15 +111,17 @@ def test_text_stands_out_from_its_ground(browser: Browser, report: Path, scheme:
     colours = view.evaluate(
         """() => {
           const style = getComputedStyle(document.documentElement);
-          const names = ['paper', 'card', 'ink', 'soft', 'link', 's0', 's1', 's2', 's3', 's4', 's5', 's6', 's7'];
+          const tones = ['good', 'plain', 'warn', 'bad'];
+          const names = ['paper', 'card', 'ink', 'soft', 'link', 's0', 's1', 's2', 's3', 's4', 's5', 's6', 's7', ...tones];
+          for (const tone of tones) for (let number = 0; number < 4; number++) names.push(tone + number);
           return Object.fromEntries(names.map(name => [name, style.getPropertyValue('--' + name).trim()]));
         }"""
     )
-    for name in ("ink", "soft", "link"):
+    for name in ("ink", "soft", "link", "good", "plain", "warn", "bad"):
         assert contrast(colours[name], colours["paper"]) >= 4.5, name
         assert contrast(colours[name], colours["card"]) >= 4.5, name
-    for number in range(8):
-        assert contrast(colours[f"s{number}"], colours["paper"]) >= 2, number
+    for name in [name for name in colours if name[-1].isdecimal()]:
+        assert contrast(colours[name], colours["paper"]) >= 2, name
 
 
 def contrast(one: str, other: str) -> float:
@@ -131,9 +138,60 @@ def luminance(colour: str) -> float:
 
 def test_a_bin_of_a_picture_tells_its_figures(browser: Browser, report: Path) -> None:
     view, _ = opened(browser, report)
-    titles = view.locator("#statuses svg.wide title").all_text_contents()
+    titles = view.locator("#statuses svg.broad title").all_text_contents()
     assert len(titles) == WINDOW.bins
     assert all("UTC" in title for title in titles)
+
+
+@pytest.mark.parametrize("width", [390, 1000, 1600])
+def test_no_bar_runs_through_digits_and_all_begin_at_one_place(browser: Browser, report: Path, width: int) -> None:
+    view, _ = opened(browser, report, viewport={"width": width, "height": 900})
+    found = view.evaluate(
+        """[...document.querySelectorAll('table')].map(table => [...table.querySelectorAll('.measure')].map(measure => {
+          const [track, bar, digits] = [measure.firstElementChild, measure.querySelector('.bar'), measure.lastElementChild]
+            .map(one => one.getBoundingClientRect());
+          return {start: track.left, width: track.width, free: digits.left - bar.right, high: bar.height};
+        })).filter(table => table.length)"""
+    )
+    assert len(found) > 5
+    for table in found:
+        assert min(cell["free"] for cell in table) >= 4
+        assert min(cell["width"] for cell in table) >= 24
+        assert min(cell["high"] for cell in table) > 5
+        for edge in ("start", "width"):
+            assert max(cell[edge] for cell in table) - min(cell[edge] for cell in table) < 1, "bars can be compared"
+
+
+def test_a_phone_shows_that_a_table_goes_on_and_keeps_the_names(browser: Browser, report: Path) -> None:
+    view, _ = opened(browser, report, viewport={"width": 390, "height": 844})
+    assert view.locator("#behind .hint").is_visible()
+    moved = view.evaluate(
+        """() => {
+          const rows = document.querySelector('#behind .rows');
+          const name = rows.querySelector('td:first-child');
+          const before = name.getBoundingClientRect().left;
+          rows.scrollLeft = 200;
+          return [rows.scrollLeft, name.getBoundingClientRect().left - before, rows.scrollWidth - rows.clientWidth];
+        }"""
+    )
+    assert moved[0] == 200
+    assert moved[1] == 0
+    assert moved[2] > 200
+    view.set_viewport_size({"width": 1600, "height": 900})
+    assert not view.locator("#behind .hint").is_visible()
+
+
+def test_the_contents_lead_to_each_question_and_say_how_it_stands(browser: Browser, report: Path) -> None:
+    view, _ = opened(browser, report, viewport={"width": 1600, "height": 900})
+    links = view.locator("nav a")
+    assert [link.get_attribute("href") for link in links.all()] == ["#summary", *(f"#{question.anchor}" for question in QUESTIONS)]
+    assert view.locator("nav").bounding_box()["x"] + 200 < view.locator("main").bounding_box()["x"]  # type: ignore[index]
+    assert view.locator("main").bounding_box()["width"] > 1200  # type: ignore[index]
+    links.last.click()
+    assert view.locator("nav").bounding_box()["y"] >= 0, "the contents stay"  # type: ignore[index]
+    badges = view.locator("h2 .badge").all_text_contents()
+    assert len(badges) == len(QUESTIONS)
+    assert set(badges) <= {"trouble", "look at it", "fine", "for your information"}
 
 
 def test_it_prints_without_cutting_a_table_off(browser: Browser, report: Path) -> None:

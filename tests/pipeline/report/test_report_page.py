@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from pipeline.report import forms
-from pipeline.report.charts import Series, line_chart, stacked_chart
+from pipeline.report.charts import Chart, Series, Shape, drawn, tick_texts
+from pipeline.report.tone import Tone
 from pipeline.report.window import Window, ticks, window_of
 from pipeline.settings.quantities import LAST_OF_YEAR_9999, utc_time
 
@@ -86,15 +87,44 @@ def test_ticks_are_some_round_moments_within_the_stretch(one: int, other: int, m
 @pytest.mark.parametrize("span", [0, 1000, 150_000, 7_200_000, 86_400_000, 40 * 86_400_000, 3000 * 86_400_000, 250_000_000_000_000])
 def test_an_axis_of_any_length_can_be_drawn(span: int) -> None:
     window = window_of(0, span)
-    assert "<svg" in line_chart("x", "Messages", window, [Series("a", (1,) * window.bins)])
+    assert "<svg" in drawn("x", Chart(Shape.LINES, "Messages", window, [Series("a", (1,) * window.bins)]))
+
+
+@pytest.mark.parametrize(
+    ("span", "first", "label"),
+    [
+        (500, "00:00:00.000", "1970-01-01, UTC"),
+        (9_000, "00:00:00", "1970-01-01, UTC"),
+        (3 * 3_600_000, "00:00", "1970-01-01, UTC"),
+        (30 * 3_600_000, "01-01 00:00", "UTC"),
+        (40 * 86_400_000, "1970-01-01", "UTC"),
+        (3000 * 86_400_000, "1970-01-01", "UTC"),
+    ],
+)
+@pytest.mark.parametrize("most", [4, 8, 12])
+def test_all_ticks_of_an_axis_have_one_form(span: int, first: str, label: str, most: int) -> None:
+    marks = ticks(window_of(0, span), most)
+    texts, told = tick_texts(marks)
+    assert (texts[0], told, len(texts)) == (first, label, len(marks))
+    assert len({re.sub(r"\d", "0", text) for text in texts}) == 1
+    assert len(set(texts)) == len(texts)
+
+
+def test_the_colours_of_statuses_are_those_of_their_tones_and_of_nothing_else() -> None:
+    window = window_of(0, 1000)
+    tones = (Tone.GOOD, None, Tone.BAD, Tone.BAD, None)
+    chart = Chart(Shape.STACKED, "Pulls", window, [Series(str(place), (1,) * window.bins, tone) for place, tone in enumerate(tones)])
+    picture = str(drawn("x", chart))
+    assert re.findall(r"--key: var\(--(\w+)\)", picture) == ["good0", "s0", "bad0", "bad1", "s1"]
+    assert set(re.findall(r"fill: var\(--(\w+)\)", picture)) - {"ink", "grid"} == {"good0", "s0", "bad0", "bad1", "s1"}
 
 
 def test_an_axis_whose_last_bin_ends_behind_the_last_year_can_be_drawn() -> None:
     window = window_of(0, LAST_OF_YEAR_9999)
     assert window.end > LAST_OF_YEAR_9999
     assert all(utc_time(mark) for most in range(3, 10) for mark in ticks(window, most))
-    assert "<svg" in line_chart("x", "Messages", window, [Series("a", (1,) * window.bins)])
-    assert "<svg" in stacked_chart("x", "Messages", window, [Series("a", (1,) * window.bins)])
+    for shape in Shape:
+        assert "<svg" in drawn("x", Chart(shape, "Messages", window, [Series("a", (1,) * window.bins)]))
 
 
 WINDOW = Window(1_700_000_000_000, 10_000, 12)
@@ -106,11 +136,11 @@ SERIES = [
 ]
 
 
-@pytest.mark.parametrize("chart", [line_chart, stacked_chart])
-def test_a_picture_is_well_formed_scales_and_takes_its_colours_from_the_page(chart: Any) -> None:
-    picture = str(chart("x", "Messages", WINDOW, SERIES))
+@pytest.mark.parametrize("shape", Shape)
+def test_a_picture_is_well_formed_scales_and_takes_its_colours_from_the_page(shape: Shape) -> None:
+    picture = str(drawn("x", Chart(shape, "Messages", WINDOW, SERIES)))
     svgs = re.findall(r"<svg .*?</svg>", picture, re.DOTALL)
-    assert len(svgs) == 2
+    assert len(svgs) == 3
     for svg in svgs:
         root = ET.fromstring(svg)  # noqa: S314 (our own)
         assert {"viewBox", "role", "aria-label", "class"} <= root.attrib.keys()
@@ -128,4 +158,5 @@ def test_a_picture_is_well_formed_scales_and_takes_its_colours_from_the_page(cha
 
 
 def test_the_same_figures_give_the_same_picture() -> None:
-    assert line_chart("x", "Messages", WINDOW, SERIES) == line_chart("x", "Messages", WINDOW, SERIES)
+    chart = Chart(Shape.LINES, "Messages", WINDOW, SERIES)
+    assert drawn("x", chart) == drawn("x", chart)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pipeline.report.behind_now import BEHIND_NOW
-from pipeline.report.question import Answer, Scope, Tone
+from pipeline.report.question import Answer
+from pipeline.report.scope import Scope
+from pipeline.report.tone import Tone
 
 SCOPE = Scope("lake", ("b",), imported=True)
 GROUP = {

@@ -1,0 +1,95 @@
+"""What each group and the lake have, as gauges: the verdict on each group, what waits, dead letters, how old the lake is. No Spark here.
+
+Rule: what is not known has no value: a group without a known lag has no gauge of what waits, but one of its status, UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from prometheus_client.core import Metric
+
+from pipeline.delta.delta_sql import literal
+from pipeline.lag.lag_metrics import GROUPS_MAX, LagMetrics, lag_metrics
+from pipeline.lag.metrics import metric
+from pipeline.lake.asking import AskAll, Row
+
+_DEFAULT_CLUSTER: Final = "DefaultCluster"
+# columns of group_overview -> gauge and its meaning
+_OF_GROUPS: Final = {
+    "lag": ("waiting_messages", "Messages that wait for a group on its topics; a queue with an offset past the end counts as 0."),
+    "retryLag": ("retry_waiting_messages", "Messages that wait on the retry topic of a group, likewise."),
+    "dlqMessages": ("dead_letters", "Messages in the dead letter topic of a group that the store still has."),
+    "queuesUnknown": ("queues_unknown", "Queues of a group whose lag is not known."),
+    "clients": ("clients", "Clients of a group that had not left when the capture ended."),
+}
+
+
+def all_metrics(ask: AskAll, broker: str | None, now: dt.datetime) -> list[Metric]:
+    """Return the gauges of groups, of lag and of the lake.
+
+    Args:
+        ask: asks the lake, at the version to read.
+        broker: the only broker; None for all.
+        now: wall clock.
+    """
+    mine = "" if broker is None else f"WHERE brokerName = {literal(broker)}"
+    brokers, groups, [lake] = ask(
+        (
+            f"SELECT brokerName, properties, maxStoreTimestamp FROM broker {mine} ORDER BY brokerName",
+            f"""\
+SELECT brokerName, consumerGroup, status, {", ".join(_OF_GROUPS)}, lagMillisMax, count(*) OVER () AS inAll
+FROM group_overview {mine}
+ORDER BY lag DESC NULLS LAST, consumerGroup, brokerName
+LIMIT {GROUPS_MAX}""",
+            "SELECT max(version) AS version FROM lake_version",
+        )
+    )
+    clusters = {row["brokerName"]: dict(row["properties"] or {}).get("brokerClusterName", _DEFAULT_CLUSTER) for row in brokers}
+    lag = lag_metrics(ask, clusters) if clusters else LagMetrics((), 0, 0)
+    left_out = {"groups": lag.groups_left_out, "topics": lag.topics_left_out, "statuses": max(_rows(groups) - GROUPS_MAX, 0)}
+    return [
+        *_of_groups(groups, clusters),
+        *lag.families,
+        _gauge(
+            "lag_left_out", "Number of groups or topics that the gauges leave out.", [({"of": of}, count) for of, count in left_out.items()]
+        ),
+        _gauge("lake_version", "Version of the lake that the gauges are of.", [({}, lake["version"])]),
+        _gauge("lag_report_time_seconds", "When the gauges were made.", [({}, now.timestamp())]),
+        _gauge(
+            "store_last_message_time_seconds",
+            "When the last message was stored that the lake has of a broker.",
+            [(_at_broker(row, clusters), row["maxStoreTimestamp"] / 1000) for row in brokers if row["maxStoreTimestamp"] is not None],
+        ),
+    ]
+
+
+def _of_groups(rows: Sequence[Row], clusters: Mapping[str, str]) -> list[Metric]:
+    def labels(row: Row) -> dict[str, str]:
+        return _at_broker(row, clusters) | {"group": row["consumerGroup"]}
+
+    def values(column: str, of: Callable[[Any], float] = float) -> list[tuple[dict[str, str], float]]:
+        return [(labels(row), of(row[column])) for row in rows if row[column] is not None]
+
+    status = "1 for the status of a group: OK, UNKNOWN, WARN, STOP, STALL or REWIND, as in group_status."
+    waited = "The longest time that a next message of a group has waited, until the last message of the store."
+    return [
+        _gauge("group_status", status, [(labels(row) | {"status": row["status"]}, 1.0) for row in rows]),
+        *(_gauge(f"group_{name}", text, values(column)) for column, (name, text) in _OF_GROUPS.items()),
+        _gauge("group_waited_seconds", waited, values("lagMillisMax", lambda millis: millis / 1000)),
+    ]
+
+
+def _at_broker(row: Row, clusters: Mapping[str, str]) -> dict[str, str]:
+    # a broker of captured traffic alone has no properties
+    return {"cluster": clusters.get(row["brokerName"], _DEFAULT_CLUSTER), "broker": row["brokerName"]}
+
+
+def _rows(rows: Sequence[Row]) -> int:
+    return int(rows[0]["inAll"]) if rows else 0
+
+
+def _gauge(name: str, text: str, series: Sequence[tuple[dict[str, str], float]]) -> Metric:
+    return metric("gauge", f"pullsim_{name}", text, series)

@@ -1,0 +1,78 @@
+"""Which clients each group has, as captured traffic shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from pipeline.lake.asking import Row
+from pipeline.report import forms
+from pipeline.report.question import CAPTURE, TOP, Answer, Missing, Question, ReportColumn, ReportFinding, with_broker
+from pipeline.report.scope import Scope
+from pipeline.report.tone import Tone
+
+
+def _queries(scope: Scope) -> Sequence[str]:
+    if scope.captured is None and not scope.untimed:
+        return []
+    return [
+        f"""\
+WITH named AS (
+  SELECT *, coalesce(clientId, address) AS name FROM client {scope.groups()}
+)
+SELECT
+  brokerName, consumerGroup,
+  count(DISTINCT name) AS clients,
+  count(DISTINCT CASE WHEN state = 'CONNECTED' THEN name END) AS connected,
+  count(DISTINCT CASE WHEN state = 'SEEN' THEN name END) AS seen,
+  count(DISTINCT CASE WHEN state IN ('UNREGISTERED', 'CLOSED') THEN name END) AS gone,
+  sum(pulls) AS pulls,
+  try_divide(max(pulls), sum(pulls)) AS busiestShare,
+  max(messageModel) AS messageModel,
+  max(lastMicros) DIV 1000 AS last,
+  count(*) OVER () AS groups,
+  count_if(count_if(state IN ('CONNECTED', 'SEEN')) = 0) OVER () AS groupsWithout
+FROM named
+GROUP BY brokerName, consumerGroup
+ORDER BY connected = 0 AND seen = 0 DESC, clients DESC, brokerName, consumerGroup
+LIMIT {TOP}"""
+    ]
+
+
+def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
+    if not found or not found[0]:
+        return Missing("A store knows no clients, and no traffic of the groups was captured.", [CAPTURE])
+    [rows] = found
+    columns = with_broker(
+        scope,
+        ReportColumn("consumerGroup", "Group", forms.name),
+        ReportColumn("clients", "Clients", bar=True),
+        ReportColumn("connected", "connected"),
+        ReportColumn("seen", "without a heartbeat"),
+        ReportColumn("gone", "left"),
+        ReportColumn("pulls", "Pulls"),
+        ReportColumn("busiestShare", "of the busiest", forms.share),
+        ReportColumn("messageModel", "Model", forms.words),
+        ReportColumn("last", "Last seen (UTC)", forms.moment),
+    )
+    note = "A client that comes back counts once, and is in two columns where it left before. pullsim clients has them one by one."
+    return Answer(_finding(rows), columns=columns, rows=rows, note=note)
+
+
+def _finding(rows: Sequence[Row]) -> ReportFinding:
+    groups, without = rows[0]["groups"], rows[0]["groupsWithout"]
+    if not without:
+        text = Markup("Each of the <b>{}</b> groups has a client at the end of the capture.")
+        return ReportFinding(Tone.GOOD, text.format(forms.count(groups)))
+    text = Markup("All clients of <b>{}</b> of {} groups had left when the capture ended, {} among them.")
+    return ReportFinding(Tone.WARN, text.format(forms.count(without), forms.count(groups), forms.name(rows[0]["consumerGroup"])))
+
+
+CLIENTS = Question(
+    "clients",
+    "Who consumes?",
+    "The clients of each group while traffic was captured; groups whose clients have all left come first.",
+    _queries,
+    _answer,
+)

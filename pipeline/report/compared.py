@@ -1,0 +1,203 @@
+"""What changed since another report: groups and topics of both, held against each other.
+
+Rule: rows are matched by broker and name. A lag that one of the reports does not know is no change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from pipeline.lake.asking import Row
+from pipeline.report import forms
+from pipeline.report.question import TOP, Answer, Question, ReportColumn, ReportFinding, with_broker
+from pipeline.report.scope import Scope
+from pipeline.report.tone import Tone, status_tone
+from store_format.errors import UnusableInputError
+
+# version of the form of a report as json
+FORMAT: Final = 1
+FORMAT_KEY: Final = "pullsimReport"
+# groups and topics of a report as json: those with the greatest lag or most bytes, so that a report stays small
+_MOST: Final = 2000
+_NEW, _GONE = "new", "gone"
+Rows = Mapping[tuple[str, str], Row]
+
+
+class ReportFileError(UnusableInputError, ValueError):
+    """A file is no report; the message names it."""
+
+
+def state_queries(scope: Scope) -> Sequence[str]:
+    """Return the queries for what each group and each topic has."""
+    return (
+        f"""\
+SELECT brokerName, consumerGroup, status, lag, retryLag, dlqMessages, lagMillisMax, queuesUnknown, clients
+FROM group_overview
+{scope.groups()}
+ORDER BY lag DESC NULLS LAST, brokerName, consumerGroup
+LIMIT {_MOST}""",
+        f"""\
+SELECT brokerName, topic, queues, messages, bytes, consumerGroups, lag
+FROM topic_overview
+{scope.topics()}
+ORDER BY bytes DESC NULLS LAST, brokerName, topic
+LIMIT {_MOST}""",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """An earlier report.
+
+    Attributes:
+        name: its file, as the user wrote it.
+        made: when it was made, ms since 1970.
+        lake: path of its lake.
+        only: what it was narrowed to, by the options' names.
+        groups: what each group had.
+    """
+
+    name: str
+    made: int
+    lake: str
+    only: Mapping[str, Any]
+    groups: Sequence[Row]
+
+    def question(self, state: Mapping[str, Sequence[Row]]) -> Question:
+        """Return the question what changed since this report, answered by what each group has now."""
+        return Question(
+            "changed",
+            "What changed?",
+            "Each group now and in the other report, those whose lag changed most first. A group that only one of them has is new or gone.",
+            lambda _: [],
+            lambda scope, _: self._answer(scope, state["groups"]),
+        )
+
+    def _answer(self, scope: Scope, now: Sequence[Row]) -> Answer:
+        rows = _changes(_by_name(self.groups), _by_name(now))
+        shown = [row for row in rows if _has_changed(row)][:TOP]
+        columns = with_broker(
+            scope,
+            ReportColumn("consumerGroup", "Group", forms.name),
+            ReportColumn("statusBefore", "Was", forms.status),
+            ReportColumn("status", "Is", forms.status),
+            ReportColumn("lagBefore", "Lag before"),
+            ReportColumn("lag", "now"),
+            ReportColumn("lagChange", "Change", forms.change),
+            ReportColumn("waitedBefore", "Waited before", forms.duration),
+            ReportColumn("waited", "now", forms.duration),
+            ReportColumn("deadChange", "Dead letters", forms.change),
+        )
+        return Answer(self._finding(rows), columns=columns if shown else (), rows=shown, note=self._note(scope))
+
+    def _finding(self, rows: Sequence[Row]) -> ReportFinding:
+        since = Markup("Since the report of {} UTC").format(forms.moment(self.made))
+        grown = [row for row in rows if (row["lagChange"] or 0) > 0]
+        fallen = [row for row in rows if (row["lagChange"] or 0) < 0]
+        worse = [row for row in rows if _is_worse(row)]
+        dead = sum(max(row["deadChange"] or 0, 0) for row in rows)
+        if not (grown or fallen or worse or dead):
+            return ReportFinding(Tone.PLAIN, since + Markup(" the lag of no group changed."))
+        text = since + Markup(" lag grew in <b>{}</b> and fell in {} of {} groups").format(
+            forms.count(len(grown)), forms.count(len(fallen)), forms.count(len(rows))
+        )
+        if grown:
+            most = max(grown, key=lambda row: row["lagChange"])
+            said = Markup("; most of {}: <b>{}</b> to {}")
+            text += said.format(forms.name(most["consumerGroup"]), forms.change(most["lagChange"]), forms.count(most["lag"]))
+        if worse:
+            text += Markup("; the status of <b>{}</b> became worse").format(forms.count(len(worse)))
+        if dead:
+            text += Markup("; <b>{}</b> dead letters came").format(forms.count(dead))
+        if dead or any(status_tone(row["status"]) is Tone.BAD for row in worse):
+            return ReportFinding(Tone.BAD, text + Markup("."))
+        return ReportFinding(Tone.WARN if grown or worse else Tone.GOOD, text + Markup("."))
+
+    def _note(self, scope: Scope) -> str:
+        notes = [] if self.lake == scope.lake else [f"The other report is one of the lake {self.lake}."]
+        if dict(self.only) != given(scope):
+            notes.append("It was narrowed otherwise than this one, so that groups may be new or gone for that alone.")
+        return " ".join(forms.visible(note) for note in notes)
+
+
+def given(scope: Scope) -> dict[str, Any]:
+    """Return what a report is narrowed to, by the names of the options."""
+    only = scope.only
+    found = {"broker": only.broker, "group": only.group, "topic": only.topic, "from": only.since, "to": only.until}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _by_name(rows: Sequence[Row]) -> Rows:
+    return {(row["brokerName"], row["consumerGroup"]): row for row in rows}
+
+
+def _changes(before: Rows, now: Rows) -> list[dict[str, Any]]:
+    """A row for each group of either report, those whose lag changed most first."""
+    rows = []
+    for broker, group in sorted({*before, *now}):
+        old, new = before.get((broker, group)), now.get((broker, group))
+        row = {
+            "brokerName": broker,
+            "consumerGroup": group,
+            "statusBefore": _NEW if old is None else old["status"],
+            "status": _GONE if new is None else new["status"],
+            "waitedBefore": None if old is None else old["lagMillisMax"],
+            "waited": None if new is None else new["lagMillisMax"],
+            "deadChange": None if new is None else new["dlqMessages"] - (0 if old is None else old["dlqMessages"]),
+        }
+        was, is_now = _waiting(old), _waiting(new)
+        rows.append(row | {"lagBefore": was, "lag": is_now, "lagChange": None if was is None or is_now is None else is_now - was})
+    return sorted(rows, key=lambda row: (-abs(row["lagChange"] or 0), -abs(row["deadChange"] or 0)))
+
+
+def _waiting(row: Row | None) -> int | None:
+    """The messages that wait for a group, those for a retry too; None where none of both is known."""
+    known = [] if row is None else [value for value in (row["lag"], row["retryLag"]) if value is not None]
+    return sum(known) if known else None
+
+
+def _has_changed(row: Row) -> bool:
+    return bool(row["lagChange"] or row["deadChange"] or row["statusBefore"] != row["status"])
+
+
+def _is_worse(row: Row) -> bool:
+    order = (Tone.PLAIN, Tone.GOOD, Tone.WARN, Tone.BAD)
+    if _NEW in {row["statusBefore"]} or _GONE in {row["status"]}:
+        return False
+    was, now = (status_tone(row[name]) for name in ("statusBefore", "status"))
+    return now in {Tone.WARN, Tone.BAD} and order.index(now) > order.index(was)
+
+
+def read_report(path: str) -> Compared:
+    """Return the report in a file that `pullsim report --format json` wrote.
+
+    Raises:
+        ReportFileError: the file cannot be read, or has no such report.
+    """
+    try:
+        found = json.loads(Path(path).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ReportFileError(f"--compare {path}: expected a report that --format json wrote, found {error}") from error
+    try:
+        if found[FORMAT_KEY] != FORMAT:
+            raise ReportFileError(f"--compare {path}: expected a report of form {FORMAT}, found one of form {found[FORMAT_KEY]!r}")
+        groups = [_group(row) for row in found["groups"]]
+        return Compared(path, int(found["facts"]["made"]), str(found["lake"]), dict(found["only"]), groups)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ReportFileError(
+            f"--compare {path}: expected a report that --format json wrote, found other json ({type(error).__name__}: {error})"
+        ) from error
+
+
+_TEXTS, _COUNTS = ("brokerName", "consumerGroup", "status"), ("lag", "retryLag", "lagMillisMax")
+
+
+def _group(row: Mapping[str, Any]) -> Row:
+    numbers = {name: None if row[name] is None else int(row[name]) for name in _COUNTS}
+    return {name: str(row[name]) for name in _TEXTS} | numbers | {"dlqMessages": int(row["dlqMessages"])}
