@@ -6,7 +6,7 @@ Which test holds which files, under tests/pipeline unless another folder is name
 - recoveries: store/test_recover_by_queues; both versions: upgrade/test_started_files
 - loads by 4.9.3 and 5.5.0: store/test_golden_loads
 - look-ups: store/test_lookup_by_boundary
-- broker/pull_codes: scenarios/test_scenarios, scenarios/test_answer; broker/sql92: tests/udfs/filters/test_sql92
+- broker/pull_codes: scenarios/test_scenarios, scenarios/test_answer; broker/sql92: tests/udfs/filters/test_sql92.py
 - stores: verify/test_verify, export/test_export, store/test_told_rules
 - live, its config: tests/store_format/config; its broker.json, sent and popped: importing/test_import_of_5, listings/test_operator_commands
 - live, its timer files: tests/store_format/timer
