@@ -449,6 +449,8 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "message",
         "dlq",
         "transactions",
+        "timers",
+        "pop",
         "retention",
         "report",
         "serve",

@@ -16,6 +16,9 @@ from pipeline.listings.operator_lists import (
     GROUP_LIST,
     MESSAGE_LIST,
     OFFSET_LIST,
+    POP_LIST,
+    TIMER_LIST,
+    TIMER_MESSAGE_LIST,
     TOPIC_LIST,
     TRANSACTION_LIST,
 )
@@ -225,3 +228,69 @@ def transactions_command(
     that the message is for. Json and csv have the columns of the view open_transaction.
     """
     _show(engine, reader, lake, TRANSACTION_LIST, form=form, sort=sort, limit=limit, broker=broker, topic=topic)
+
+
+@cli.command("timers", cls=ExampleCommand, example="pullsim timers --lake lake --messages --topic alarms")
+@lake_option
+@_TOPIC
+@click.option("--messages", is_flag=True, help="The messages that wait, a row each, instead of topics.")
+@click.option("--all", "also_past", is_flag=True, help="With --messages: those that were delivered or stored again, too.")
+@_BROKER
+@list_options
+@format_option
+@engine_option
+@engine_options
+def timers_command(
+    lake: str,
+    topic: str | None,
+    messages: bool,
+    also_past: bool,
+    broker: str | None,
+    sort: str | None,
+    limit: int | None,
+    form: str,
+    reader: str,
+    engine: Engine,
+) -> None:
+    """Show what waits in the timer of a broker 5.x: for which topics, until when, and whether the broker counts the same.
+
+    POP's check points and acknowledgements are timer messages for rmq_sys_REVIVE_LOG_*. An OVERDUE message was due more than 10 s before
+    the last write to the store. --topic is the topic that a message is for. Json and csv have the columns of the view timer_topic, and with
+    --messages those of timer_message. The view timer_check tells where timerwheel, timerlog and the commit log disagree.
+    """
+    if also_past and not messages:
+        raise click.UsageError("--all cannot be used without --messages: topics have no rows for what is past")
+    waiting = () if not messages or also_past else ("state IS NULL OR state IN ('PENDING', 'OVERDUE', 'QUEUED', 'CANCEL', 'CANCELLED')",)
+    listing = TIMER_MESSAGE_LIST if messages else TIMER_LIST
+    _show(engine, reader, lake, listing, form=form, sort=sort, limit=limit, broker=broker, topic=topic, more=waiting)
+
+
+@cli.command("pop", cls=ExampleCommand, example="pullsim pop --lake lake --group orders-consumer")
+@lake_option
+@_GROUP
+@_TOPIC
+@click.option("--all", "also_past", is_flag=True, help="Messages that were acknowledged, held on or given up to the retry topic, too.")
+@_BROKER
+@list_options
+@format_option
+@engine_option
+@engine_options
+def pop_command(
+    lake: str,
+    group: str | None,
+    topic: str | None,
+    also_past: bool,
+    broker: str | None,
+    sort: str | None,
+    limit: int | None,
+    form: str,
+    reader: str,
+    engine: Engine,
+) -> None:
+    """Show which messages consumers hold by POP, until when, and how often they came back.
+
+    A message is HELD until it is acknowledged or its time is over. An EXPIRED one is not in the retry topic yet. Json and csv have the
+    columns of the view pop_message.
+    """
+    open_ones = () if also_past else ("state IN ('HELD', 'EXPIRED')",)
+    _show(engine, reader, lake, POP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group, topic=topic, more=open_ones)

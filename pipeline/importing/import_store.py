@@ -35,6 +35,7 @@ from pipeline.rows.index_tables import index_rows
 from pipeline.rows.log_batches import Stretch
 from pipeline.rows.property_batches import read_packed
 from pipeline.rows.queue_batches import SEGMENT_ENTRIES, QueueReader, read_entries
+from pipeline.rows.timer_rows import TIMER_TABLES, timer_rows
 from pipeline.rows.topic_partitions import NULL_PARTITION
 from pipeline.rows.unmapped_files import FOLDER, file_ranges, other_files
 from pipeline.schema import tables as t
@@ -127,9 +128,11 @@ def import_store(
     lake.at = lake.newest()  # on S3, the writer may have waited for another run
     placement = _placement(writer, loaded, layout)
     progress(f"writing {loaded.messages:,} messages and {loaded.queue_count:,} queues")
-    rows = (*_rows_of_files_and_queues(loaded, files, broker, writer.spark), index.entries)
+    timer = timer_rows(writer.spark, store, broker, settings)
+    rows = (*_rows_of_files_and_queues(loaded, files, broker, writer.spark), index.entries, *timer)
     broker_row = _broker_row(loaded, broker, settings, index.sizes, placement.layout, as_found)
-    _replace(writer, placement, rows, {**config.tables, t.CHECKPOINT: index.checkpoint, t.BROKER: broker_row})
+    small = {**config.tables, t.CHECKPOINT: index.checkpoint, t.BROKER: broker_row}
+    _replace(writer, placement, rows, small | ({} if timer else {table: arrow_table(table, ()) for table in TIMER_TABLES}))
     return Imported(
         broker=broker,
         lake_version=writer.commit(now()),

@@ -30,11 +30,13 @@ from store_format.files.changed_files import FileChange
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.log.commit_log import WalkEnd
-from store_format.store.recover_by_queues import RECOVER
+from store_format.store.recover_by_queues import RECOVER, Seam
 from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
 from store_format.store_paths import ABORT_FILE, COMMIT_LOG
 
 ENABLE_EXTENSION = "enableConsumeQueueExt"
+# bytes of a log file among which its first message is looked for; a longer one is left to the driver's recovery
+_HEAD_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +99,8 @@ class LoadedStore:
 def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> LoadedStore:
     """Load and start a store as the broker does.
 
-    Tasks read a store that was shut down cleanly and to which start adds nothing. The driver reads any other store, in the broker's order,
-    and each store of a version that recovers by the queues' end.
+    Tasks read a store that was shut down cleanly and to which start adds nothing; if its version recovers by the queues' end, also only one
+    that load leaves as it is. The driver reads any other store, in the broker's order.
 
     Args:
         spark: the session.
@@ -114,8 +116,8 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     sizes = lf.file_sizes(store, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     if settings.value(ENABLE_EXTENSION):
         sizes = replace(sizes, extension=ext_size(store, settings))
-    by_queues = RECOVER.of(settings.version).value
-    files = () if by_queues else lf.load_log(store, sizes)
+    by_queues = bool(RECOVER.of(settings.version).value)
+    files = () if by_queues and lf.ends_empty(store, COMMIT_LOG) else lf.load_log(store, sizes)
     if not files or any(entry.name == ABORT_FILE for entry in store.folder()):
         return _started(spark, store, broker, settings, sizes)
     surveys = _surveyed(spark, store, files, check_crc=bool(settings.value("checkCRCOnRecover")))
@@ -123,12 +125,12 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     log = recover_normally(files, walks[-len(files_to_walk(files)) :])
     queues, totals = _load_queues(spark, store, broker, settings, sizes, log)
     reput_from = max(totals["maxPhysicOffset"], log.min_offset, 0)
-    if totals["deletedExtFiles"]:
+    notes = _notes(store, files, log, totals["cutEntries"])
+    if totals["deletedFiles"] or (by_queues and (notes or not _ends_with_queues(store, log, totals["recoveredPhysicOffset"], settings))):
         return _started(spark, store, broker, settings, sizes)
     if reput_from < log.max_offset and undispatched_records(spark, store, log.files, reput_from):
         return _started(spark, store, broker, settings, sizes)
     kept = {file.name for file in log.files}
-    notes = _notes(store, files, log, totals["cutEntries"])
     return LoadedStore(
         # load cut the store, so it no longer counts as shut down cleanly: an abort file is added, as start does
         store=store.changed({(ABORT_FILE,): FileChange(length=0, is_new=True)}, frozenset()) if notes else store,
@@ -141,6 +143,22 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
         notes=notes,
         version=settings.version,
     )
+
+
+def _ends_with_queues(store: StoreFiles, log: RecoveredLog, reached: int, settings: BrokerSettings) -> bool:
+    """Whether a recovery by the queues' end walks no more than the log's last two files, and finds nothing to dispatch.
+
+    Args:
+        store: the store's files.
+        log: the commit log, by the walks over its last three files.
+        reached: offset in the log at which the queues' entries end.
+        settings: of the broker.
+    """
+    if reached != log.max_offset or (settings.value("messageIndexEnable") and settings.value("messageIndexSafe")):
+        return False
+    seam = Seam(physic_offset=reached, timestamp=0, index_timestamp=None, most_files=settings.value("commitLogRecoverMaxNum"))
+    heads = [store.part(0, min(_HEAD_BYTES, file.length), COMMIT_LOG, file.name) for file in log.files[-2:]]
+    return any(seam.matches(head, check_crc=bool(settings.value("checkCRCOnRecover"))) for head in heads)
 
 
 def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings, sizes: lf.FileSizes) -> LoadedStore:
@@ -190,7 +208,7 @@ def _load_queues(
             F.count_distinct("topic", "queueId").alias("queues"),
             F.coalesce(F.sum("wrote"), F.lit(0)).alias("wrote"),
             F.coalesce(F.sum("cutEntries"), F.lit(0)).alias("cutEntries"),
-            F.coalesce(F.sum("deletedExtFiles"), F.lit(0)).alias("deletedExtFiles"),
+            F.coalesce(F.sum("deletedFiles"), F.lit(0)).alias("deletedFiles"),
         ).collect()
         if totals["recoveredPhysicOffset"] >= log.max_offset:
             break

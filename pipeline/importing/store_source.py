@@ -22,9 +22,10 @@ from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Column, Table
 from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, EXT_FILES_TYPE, STORE_FILE_RANGE
 from pipeline.settings.settings import BrokerSettings
-from pipeline.store.load_files import FileSizes, LogBounds, file_sizes, load_log, queue_ids, recover_log, recover_queue, topics
+from pipeline.store.load_files import FileSizes, LogBounds, ends_empty, file_sizes, load_log, queue_ids, recover_log, recover_queue, topics
 from pipeline.store.loaded_extension import LoadedExtension, has_extension, recover_extension
 from pipeline.store.store_settings import ext_size
+from store_format import store_paths
 from store_format.files.mapped_files import MappedFile, truncate_dirty_files
 from store_format.store_paths import COMMIT_LOG as COMMIT_LOG_FOLDER
 
@@ -49,7 +50,7 @@ LOADED_QUEUE = Table(
         Column("wrote", "BIGINT", "bytes in use"),
         Column("mtimeMs", "BIGINT", "of the file"),
         Column("extFiles", EXT_FILES_TYPE, "of the queue's extension"),
-        Column("deletedExtFiles", "INT", "files that load takes from its extension; in the queue's first row"),
+        Column("deletedFiles", "INT", "files that load deletes: of its extension, or an empty last file (5.x); in the queue's first row"),
     ),
 )
 
@@ -167,6 +168,13 @@ class StoreReader(DataSourceReader):
                     yield self._loaded_queue(topic, queue_id)
 
     def _loaded_queue(self, topic: str, queue_id: int) -> pa.RecordBatch:
+        if (
+            self.log is not None
+            and self.log.deletes_empty_files
+            and ends_empty(self.store, store_paths.CONSUME_QUEUE, topic, str(queue_id))
+        ):
+            deleting = {"brokerName": self.broker, "topic": topic, "queueId": queue_id, "deletedFiles": 1}
+            return pa.RecordBatch.from_pylist([deleting], schema=arrow_schema(LOADED_QUEUE))
         queue = recover_queue(self.store, topic, queue_id, self.sizes, self.log)
         extension = LoadedExtension() if self.log is None else recover_extension(self.store, topic, queue_id, self.sizes, self.log)
         shared = {
@@ -191,7 +199,7 @@ class StoreReader(DataSourceReader):
             for file in queue.files
         ]
         rows = [shared | file for file in files or [{}]]
-        rows[0]["cutEntries"], rows[0]["deletedExtFiles"] = queue.cut_entries, extension.deleted
+        rows[0]["cutEntries"], rows[0]["deletedFiles"] = queue.cut_entries, extension.deleted
         return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(LOADED_QUEUE))
 
 

@@ -295,6 +295,106 @@ TRANSACTION_LIST: Final = Listing(
 )
 
 
+def _of_timers(total: Totals) -> str:
+    if not total["rows"]:
+        return "no timer message waits; brokers before 5.0 have none"
+    return _sentence(
+        f"{_count(total['pending'], 'timer message waits', 'timer messages wait')} for {_count(total['rows'], 'topic')}",
+        f"{total['overdue']:,} overdue: the timer is stuck" if total["overdue"] else None,
+        f"the timer has not come to {total['queued']:,} more" if total["queued"] else None,
+        f"{total['cancelled']:,} will be dropped" if total["cancelled"] else None,
+        f"the broker counts otherwise in {_count(total['miscounted'], 'topic')}" if total["miscounted"] else None,
+    )
+
+
+TIMER_LIST: Final = Listing(
+    view="timer_topic",
+    columns=(
+        Shown("topic", "Topic"),
+        Shown("pending", "Waiting", Kind.COUNT),
+        Shown("counted", "Counted", Kind.COUNT),
+        Shown("overdue", "Overdue", Kind.COUNT),
+        Shown("queued", "Queued", Kind.COUNT),
+        Shown("nextOutMs", "Next (UTC)", Kind.MILLIS),
+        Shown("lastOutMs", "Last (UTC)", Kind.MILLIS),
+    ),
+    order="pending DESC, topic, brokerName",
+    totals={
+        "pending": "coalesce(sum(pending), 0L)",
+        "overdue": "coalesce(sum(overdue), 0L)",
+        "queued": "coalesce(sum(queued), 0L)",
+        "cancelled": "coalesce(sum(cancelled), 0L)",
+        "miscounted": "count_if(pending <> coalesce(counted, 0L))",
+    },
+    verdict=_of_timers,
+)
+
+
+def _of_timer_messages(total: Totals) -> str:
+    if not total["rows"]:
+        return "no timer message of this kind; pullsim timers lists topics"
+    return _sentence(
+        _count(total["rows"], "timer message"),
+        f"{total['overdue']:,} overdue, the oldest for {duration_text(total['oldest'])}" if total["overdue"] else None,
+        f"{total['cancelled']:,} will be dropped" if total["cancelled"] else None,
+    )
+
+
+TIMER_MESSAGE_LIST: Final = Listing(
+    view="timer_message",
+    columns=(
+        Shown("state", "State"),
+        Shown("topic", "Topic"),
+        Shown("outMs", "Due (UTC)", Kind.MILLIS),
+        Shown("slotTimeMs", "Slot (UTC)", Kind.MILLIS),
+        Shown("rollTimes", "Rolled", Kind.COUNT),
+        Shown("queueOffset", "Offset", Kind.COUNT),
+        Shown("uniqKey", "Unique key"),
+    ),
+    order="outMs NULLS LAST, queueOffset, brokerName",
+    totals={
+        "overdue": "count_if(state = 'OVERDUE')",
+        "oldest": "max(overdueMillis)",
+        "cancelled": "count_if(state = 'CANCELLED')",
+    },
+    verdict=_of_timer_messages,
+)
+
+
+def _of_pops(total: Totals) -> str:
+    if not total["rows"]:
+        return "no message is held by POP"
+    return _sentence(
+        f"{_count(total['rows'], 'message')} of {_count(total['groups'], 'group')}",
+        f"{total['held']:,} held",
+        f"the time of {total['expired']:,} is over: they come again" if total["expired"] else None,
+        f"{total['again']:,} came back before" if total["again"] else None,
+    )
+
+
+POP_LIST: Final = Listing(
+    view="pop_message",
+    columns=(
+        Shown("state", "State"),
+        Shown("consumerGroup", "Group"),
+        Shown("topic", "Topic"),
+        Shown("queueId", "QID", Kind.COUNT),
+        Shown("queueOffset", "Offset", Kind.COUNT),
+        Shown("popTime", "Given (UTC)", Kind.MILLIS),
+        Shown("heldUntil", "Until (UTC)", Kind.MILLIS),
+        Shown("reconsumeTimes", "Again", Kind.COUNT),
+    ),
+    order="heldUntil NULLS LAST, consumerGroup, topic, queueId, queueOffset, popTime, brokerName",
+    totals={
+        "groups": "count(DISTINCT consumerGroup)",
+        "held": "count_if(state = 'HELD')",
+        "expired": "count_if(state = 'EXPIRED')",
+        "again": "count_if(reconsumeTimes > 0)",
+    },
+    verdict=_of_pops,
+)
+
+
 def _of_lag(total: Totals) -> str:
     if not total["rows"]:
         return "nothing has this lag; queues without a stored offset are not counted (pullsim lag)"

@@ -16,6 +16,7 @@ from pipeline.schema.simulation_tables import SIMULATED
 from pipeline.schema.table import BROKER_NAME, QUEUE_ID, RUN_ID, TOPIC, Column, nullable
 from pipeline.schema.table import Layout as Layout  # noqa: PLC0414 (most callers name it and Table beside the tables)
 from pipeline.schema.table import Table as Table  # noqa: PLC0414
+from pipeline.schema.timer_tables import TIMER_LOG, TIMER_SLOT
 
 # Version of the tables' definitions, stored in a lake's lake_version. A change of a column's meaning or type raises it, and so does an
 # added or removed column, or a constraint that existing rows may break. A new table, or a constraint that always held, does not raise it.
@@ -518,7 +519,7 @@ IMPORTED = (
     BROKER,
 )
 # likewise, of files that only a broker 5.x writes: an import writes them where it finds rows or the lake has the table
-IMPORTED_OF_5 = (PULL_OFFSET, CONSUMER_ORDER_INFO, PENDING_MESSAGES, TIMER_CHECKPOINT)
+IMPORTED_OF_5 = (PULL_OFFSET, CONSUMER_ORDER_INFO, PENDING_MESSAGES, TIMER_CHECKPOINT, TIMER_LOG, TIMER_SLOT)
 TABLES = {
     table.name: table for table in (*IMPORTED, *IMPORTED_OF_5, *FOLLOWED, *CAPTURED, *REPLAYED, *ANSWERED_SCENARIOS, *OBSERVED, *SIMULATED)
 }

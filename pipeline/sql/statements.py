@@ -33,6 +33,11 @@ VIEWS: Final = (
     "offset_move",
     "dead_letters",
     "open_transaction",
+    "timer_message",
+    "timer_topic",
+    "timer_check",
+    "pop_message",
+    "broker_lag",
     "group_overview",
     "topic_overview",
 )

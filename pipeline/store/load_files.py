@@ -21,6 +21,7 @@ from store_format.layout import (
 from store_format.log.commit_log import walk_checked
 from store_format.queue import consume_queue as cq
 from store_format.queue.queue_folders import queue_ids_of, topics_of
+from store_format.store.recover_by_queues import RECOVER
 from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, STORE_FOLDERS
 
@@ -57,6 +58,11 @@ class LogBounds:
     def min_by_search(self) -> bool:
         """Whether min offsets of queues are found by search."""
         return bool(cq.CORRECT_MIN_OFFSET.of(self.version).value)
+
+    @property
+    def deletes_empty_files(self) -> bool:
+        """Whether load deletes an empty last file (MappedFileQueue.doLoad), as versions do that recover by the queues' end."""
+        return bool(RECOVER.of(self.version).value)
 
 
 def topics(store: StoreFiles) -> list[str]:
@@ -120,6 +126,12 @@ def load_log(store: StoreFiles, sizes: FileSizes) -> tuple[MappedFile, ...]:
 def load_files(store: StoreFiles, size: int, *folder: str) -> tuple[MappedFile, ...]:
     """The files of a folder after MappedFileQueue.load; `size` is their length, bytes."""
     return _load(store, store.folder(*folder), size, *folder)
+
+
+def ends_empty(store: StoreFiles, *folder: str) -> bool:
+    """Whether the last file of a folder of mapped files is empty."""
+    entries = store.folder(*folder)
+    return bool(entries) and entries[-1].length == 0 and not entries[-1].is_folder
 
 
 def _load(store: StoreFiles, entries: Sequence[Entry], size: int, *folder: str) -> tuple[MappedFile, ...]:

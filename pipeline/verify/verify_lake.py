@@ -27,6 +27,7 @@ from pipeline.rows.config_tables import config_rows
 from pipeline.rows.index_tables import index_rows
 from pipeline.rows.log_records import encoded_records
 from pipeline.rows.queue_batches import unpack
+from pipeline.rows.timer_rows import timer_rows
 from pipeline.rows.unmapped_files import FOLDER, pieces_of
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
@@ -72,6 +73,9 @@ def verify_lake(broker: OpenedBroker, path: str, settings: BrokerSettings, progr
     findings.append(
         _other_rows(broker, t.INDEX_ENTRY, index.entries.frame(t.INDEX_ENTRY), ["file"], "the rows are not the entries of the file")
     )
+    for timer in timer_rows(broker.lake.spark, loaded.store, broker.name, settings):
+        text = "the rows are not those that timerlog and timerwheel give"
+        findings += [_other_rows(broker, table, timer.frame(table), ["brokerName"], text) for table in timer.tables]
     findings.append(broken_constraints(broker))
     return reduce(DataFrame.unionByName, findings).orderBy("path", "code")
 

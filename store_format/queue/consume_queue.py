@@ -44,6 +44,7 @@ CORRECT_MIN_OFFSET: Final = Rule(
     ),
 )
 
+_FIRST_BLOCK = 1 << 10  # units
 RECOVERED_FILES = 3  # ConsumeQueue.recover begins at the third file from the end
 
 
@@ -87,6 +88,20 @@ def are_bad(units: Units) -> NDArray[np.bool_]:
     return bad
 
 
+def _first_stop(units: Units, stops: Callable[[Units], NDArray[np.bool_]], first: int = 0) -> int:
+    """The index of the first unit from `first` on that `stops` marks, the number of units without one.
+
+    The blocks that are looked at double: most of the 300,000 units of a file are zeros after a few entries.
+    """
+    size = _FIRST_BLOCK
+    while first < len(units):
+        found = first_true(stops(units[first : first + size]))
+        if found < size:
+            return min(first + found, len(units))
+        first, size = first + size, 2 * size
+    return len(units)
+
+
 def _end_of(unit: np.void) -> int:
     """The end of a unit's message in the log: offset + size in a Java long, which wraps."""
     return to_long(int(unit["physicOffset"]) + int(unit["size"]))
@@ -100,7 +115,7 @@ def recover(files: Sequence[MappedFile], read: ReadUnits) -> RecoveredQueue:
     process_offset = 0
     for file in files[max(len(files) - RECOVERED_FILES, 0) :]:
         units = read(file)
-        valid = first_true(are_bad(units))
+        valid = _first_stop(units, are_bad)
         if valid:
             max_physic_offset = _end_of(units[valid - 1])
         process_offset = file.from_offset + valid * CQ_STORE_UNIT_SIZE
@@ -123,9 +138,7 @@ def truncate_dirty_logic_files(queue: RecoveredQueue, log_end: int, read: ReadUn
         if int(units["physicOffset"][0]) >= log_end:
             files.pop()
             continue
-        stop = are_bad(units) | (units["physicOffset"] >= log_end)
-        stop[0] = False
-        kept = first_true(stop)
+        kept = _first_stop(units, lambda block: are_bad(block) | (block["physicOffset"] >= log_end), 1)
         files[-1] = replace(files[-1], wrote=kept * CQ_STORE_UNIT_SIZE)
         max_physic_offset = _end_of(units[kept - 1])
         break

@@ -19,7 +19,7 @@ INWARD = {package: set(PACKAGES[: place + 1]) for place, package in enumerate(PA
 # the rooms of each package, the lowest floor first: a room imports only rooms that stand before it; a module beside the rooms is one itself
 FLOORS = {
     "store_format": (
-        "errors broker_version layout compiled store_paths big_endian files record java config log queue index remoting made store"
+        "errors broker_version layout compiled store_paths big_endian files timer record java config log queue index remoting made store"
     ),
     "udfs": "sql_definition java cleaning filters pull broker version_rules consumer simulation sql_statements sql_kernels sql_functions",
     "pipeline": (

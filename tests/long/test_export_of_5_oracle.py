@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from pipeline.export.part_plan import Bound, Part
 from tests.makers.exported_parts import Files, export_part
 from tests.runs.replaying import BROKER, import_into
 from tests.truth.golden import meta_of
-from tests.truth.golden5 import needs_golden5, store_of, unpacked
+from tests.truth.golden5 import LOADED, load_of, needs_golden5, store_of
 from tests.truth.oracle import load, needs_oracle
 
 if TYPE_CHECKING:
@@ -34,13 +33,7 @@ def lake_of_5(spark: SparkSession, folder: Path, name: str) -> tuple[Lake, dict[
     return import_into(spark, folder / "lake", store_of(name), options=options), known
 
 
-def recorded_load(name: str) -> dict[str, Any]:
-    path = unpacked("live") / "live" / "load-5.5.0.json" if name == "live" else unpacked("answers") / "load" / f"{name}-5.5.0.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
-
-
-@pytest.mark.parametrize("name", ["basic", "cleaned", "ext", "lmq", "preblank0", "replica", "small", "window", "live"])
+@pytest.mark.parametrize("name", LOADED)
 def test_a_whole_store_loads_as_the_original_does(spark: SparkSession, tmp_path: Path, name: str) -> None:
     from pipeline.export.export_store import export_store
     from pipeline.lake.opened_broker import OpenedBroker
@@ -48,7 +41,7 @@ def test_a_whole_store_loads_as_the_original_does(spark: SparkSession, tmp_path:
     lake, known = lake_of_5(spark, tmp_path, name)
     export_store(OpenedBroker(lake, BROKER), str(tmp_path / "out"), run_id="export", progress=lambda _: None)
     told = load(tmp_path / "out", known, tmp_path / "load.json", version=V5)
-    recorded = recorded_load(name)
+    recorded = load_of(name, V5)
     assert {key: value for key, value in told.items() if key not in {"store", "config"}} == {
         key: value for key, value in recorded.items() if key not in {"store", "config"}
     }

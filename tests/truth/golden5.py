@@ -1,4 +1,16 @@
-"""Reads what brokers 4.9.8 and 5.5.0 answered: the archives of the shared folder golden5. Nothing here computes an expected value."""
+"""Reads what brokers 4.9.8 and 5.5.0 answered: the archives of the shared folder golden5. Nothing here computes an expected value.
+
+Which test holds which files, under tests/pipeline unless another folder is named; a sample of them where there are many, all in ./run long:
+
+- on-4.9.3-stores, answers and live, traces: replay/test_rule_profiles, importing/test_import_of_5; differences by rule: upgrade
+- recoveries: store/test_recover_by_queues; both versions: upgrade/test_started_files
+- loads by 4.9.3 and 5.5.0: store/test_golden_loads
+- look-ups: store/test_lookup_by_boundary
+- broker/pull_codes: scenarios/test_scenarios, scenarios/test_answer; broker/sql92: tests/udfs/filters/test_sql92.py
+- stores: verify/test_verify, export/test_export, store/test_told_rules
+- live, its config: tests/store_format/config; its broker.json, sent and popped: importing/test_import_of_5, listings/test_operator_commands
+- live, its timer files: tests/store_format/timer
+"""
 
 from __future__ import annotations
 
@@ -16,6 +28,10 @@ from tests.truth.places import SHARED
 
 GOLDEN5 = SHARED / "golden5"
 VERSIONS = ("4.9.8", "5.5.0")
+# archive and name of the store of the broker that had clients
+LIVE = "live"
+_LIVE = [(LIVE, LIVE)] if GOLDEN5.is_dir() else []
+LOADED = ("basic", "cleaned", "ext", "lmq", "preblank0", "replica", "small", "window", LIVE)
 OWN_FILES = ("rocksdbstore/", "compaction/", "abort.bak", "lock")
 
 needs_golden5 = pytest.mark.skipif(not GOLDEN5.is_dir(), reason="the shared data of later versions is not here")
@@ -48,17 +64,19 @@ def own_traces() -> tuple[str, ...]:
 def recoveries() -> list[tuple[str, str]]:
     """(archive, name) of each recovery by 5.5.0, of the golden stores of 4.9.3 and of its own, for parametrize."""
     archives = (("on-4.9.3-stores", ("5.5.0", "recover")), ("answers", ("recover",)))
-    return [(archive, name) for archive, folder in archives for name in _names(archive, *folder)]
+    return [(archive, name) for archive, folder in archives for name in _names(archive, *folder)] + _LIVE
 
 
 def lookups() -> list[tuple[str, str]]:
     """(archive, name) of each file of look-ups answered by 5.5.0, for parametrize."""
     archives = (("on-4.9.3-stores", ("5.5.0", "lookup")), ("answers", ("lookup",)))
-    return [(archive, name) for archive, folder in archives for name in _names(archive, *folder)]
+    return [(archive, name) for archive, folder in archives for name in _names(archive, *folder)] + _LIVE
 
 
 def lookup(archive: str, name: str) -> Path:
     """The path of a file of look-ups answered by 5.5.0."""
+    if archive == LIVE:
+        return unpacked(LIVE) / LIVE / "lookup-5.5.0.jsonl"
     folder = "lookup" if archive == "answers" else f"{archive}/5.5.0/lookup"
     return unpacked(archive) / folder / f"{name}.jsonl"
 
@@ -66,7 +84,15 @@ def lookup(archive: str, name: str) -> Path:
 def recovery(archive: str, name: str) -> dict[str, Any]:
     """A recovery by 5.5.0."""
     folder = "recover" if archive == "answers" else f"{archive}/5.5.0/recover"
-    found: dict[str, Any] = json.loads((unpacked(archive) / folder / f"{name}.json").read_text(encoding="utf-8"))
+    path = unpacked(LIVE) / LIVE / "recover-5.5.0.json" if archive == LIVE else unpacked(archive) / folder / f"{name}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def load_of(name: str, version: str) -> dict[str, Any]:
+    """The load, start and shutdown of a store that 5.5.0 wrote, by a version."""
+    path = unpacked(LIVE) / LIVE / f"load-{version}.json" if name == LIVE else unpacked("answers") / "load" / f"{name}-{version}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 

@@ -88,21 +88,21 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def generate(store: Path, profile: str, seed: int, config: str) -> Path:
-    """Let the broker write a store of a profile; returns its directory."""
+def generate(store: Path, profile: str, seed: int, config: str, *, version: str = "4.9.3") -> Path:
+    """Let a version of the broker write a store of a profile; returns its directory."""
     given = ["--config", config] if config else []
     count = ["--n", LONG_QUEUES[config]] if config in LONG_QUEUES else []
-    oracle("generate", "--profile", profile, "--seed", str(seed), "--out", store, *given, *count)
+    oracle("generate", "--profile", profile, "--seed", str(seed), "--out", store, *given, *count, version=version)
     return store
 
 
-def ask(store: Path, out: Path, config: Mapping[str, Any], *, requests: Sequence[Line] = (), seed: int = 1) -> Path:
-    """Write a trace of the broker's answers: to the requests, at both ends of each queue, to random pulls, to pulls that drain queues."""
+def ask(store: Path, out: Path, config: Mapping[str, Any], *, requests: Sequence[Line] = (), seed: int = 1, version: str = "4.9.3") -> Path:
+    """Write a trace of a version's answers: to the requests, at both ends of each queue, to random pulls, to pulls that drain queues."""
     asked = out.with_suffix(".requests")
     asked.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in requests), encoding="utf-8")
     given = ["--config", ",".join(f"{name}={value}" for name, value in config.items())] if config else []
     more = ["--edges", "--random", "150", "--drain", "60", "--seed", str(seed)]
-    oracle("trace", "--store", store, "--requests", asked, "--out", out, *more, *given)
+    oracle("trace", "--store", store, "--requests", asked, "--out", out, *more, *given, version=version)
     return out
 
 

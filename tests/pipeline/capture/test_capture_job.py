@@ -59,6 +59,19 @@ def test_recorded_answers_come_out_of_the_packets_that_carry_them(pullsim: Pulls
     theirs = [line["response"] for line in lines]
     assert [len(one["messages"]) for one in found] == [len(one["messages"]) for one in theirs]
 
+    # the one rule of 4.9.8: past the end of a queue that begins at 0
+    badly = [line for line in lines if (line["response"]["status"], line["response"]["minOffset"]) == ("OFFSET_OVERFLOW_BADLY", 0)]
+    code, out, err = pullsim("upgrade", "--lake", lake, "--from", "4.9.3", "--to", "4.9.8", "--format", "json")
+    assert code == 1, err
+    pulls = json.loads(out)["pulls"]
+    assert (pulls["source"], pulls["pulls"], pulls["differ"], pulls["seen"]) == ("captured", len(lines), len(badly), len(badly))
+    [rule] = pulls["rules"]
+    for example, line in zip(rule["examples"], badly, strict=False):
+        told = line["response"]
+        assert example["requestId"]
+        assert example["request"].items() <= line["request"].items()
+        assert (example["before"]["nextBeginOffset"], example["after"]["nextBeginOffset"]) == (told["nextBeginOffset"], told["maxOffset"])
+
 
 @slow_proof
 def test_the_answers_to_captured_pulls_go_to_the_table(pullsim: Pullsim, answered: tuple[Path, Path], tmp_path: Path) -> None:

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipeline.files.store_files import StoreFiles
+from pipeline.importing.load_store import load_store, with_extension
+from pipeline.importing.start_store import bounds, start_store
 from pipeline.lake.lake import Lake
 from pipeline.schema import tables as t
+from pipeline.settings.settings import BrokerSettings
 from tests.makers.lakes import import_as, rows
 from tests.makers.store_trees import differing, tree
 from tests.runs.in_session import NotHeard, pullsim_in
 from tests.runs.replaying import BROKER, all_lines, run
-from tests.truth.golden5 import needs_golden5, store_of, unpacked
+from tests.runs.sampling import sampled
+from tests.truth.golden5 import needs_golden5, store_of, stores_that_load, unpacked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +39,7 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("live") / "lake"
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.importing.load_store.start_store", None)  # tasks load a store that was shut down cleanly
         code, *_ = pullsim_in(spark, patch, NotHeard())("import", store_of("live"), "--lake", folder, "--broker-name", BROKER)
     assert code == 0
     return folder
@@ -72,6 +78,19 @@ def test_the_tables_hold_what_the_broker_said(spark: SparkSession, lake: Path, t
     for one in told["queues"]:
         key = one["topic"], one["queueId"]
         assert queues.get(key, (0, 0)) == (one["min"], later.get(key, one["max"]))
+
+
+OWN = [name for name in stores_that_load() if name != "live"]
+
+
+@pytest.mark.parametrize("name", sorted({"cleaned", "torn-last-file-length-0", *sampled(OWN, 1)}) if OWN else [])
+def test_tasks_load_a_store_as_the_driver_does(spark: SparkSession, name: str) -> None:
+    files = StoreFiles(str(store_of(name)))
+    settings = with_extension(BrokerSettings.from_sources(options=["rulesVersion=5.5.0"]), files)
+    loaded, started = load_store(spark, files, BROKER, settings), start_store(files, settings)
+    found = {(row["topic"], row["queueId"]): (row["minOffset"], row["maxOffset"]) for row in loaded.queues.collect()}
+    assert found == {(queue.topic, queue.queue_id): bounds(queue) for queue in started.queues if queue.files or queue.has_folder}
+    assert (loaded.log.files, loaded.notes) == (started.log_files, started.notes)
 
 
 def test_a_store_without_such_files_makes_no_such_tables(spark: SparkSession, small_store: Path, tmp_path: Path) -> None:

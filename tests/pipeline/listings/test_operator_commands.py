@@ -216,6 +216,53 @@ def test_dead_letters_and_open_transactions_are_those_of_the_broker(pullsim: Pul
     assert {row["uniqKey"] for row in found} == unended
 
 
+def test_timers_and_pops_are_those_of_the_broker(pullsim: Pullsim, lake: Path, live: Path) -> None:
+    said = told(live)
+    counts = {topic: one["count"] for topic, one in said["timers"]["pendingByTopic"].items()}
+    found = rows(pullsim, lake, "timers")
+    assert {row["topic"]: row["pending"] for row in found} == {row["topic"]: row["counted"] for row in found} == counts
+    messages = rows(pullsim, lake, "timers", "--messages", "--topic", "alarms")
+    sent = [json.loads(line) for line in (live / "sent.jsonl").read_text("utf-8").splitlines()]
+    read = said["timers"]["currReadTimeMs"]
+    waiting = {line["msgId"]: line["deliverTimeMs"] for line in sent if line.get("deliverTimeMs", 0) - 1000 > read}
+    assert {row["uniqKey"] for row in messages} == waiting.keys()
+    for row in messages:  # the timer's steps are seconds, and a full second is the step before
+        assert row["outMs"] == (waiting[row["uniqKey"]] - 1) // 1000 * 1000
+    [checked] = rows(pullsim, lake, "sql", "SELECT count_if(problem IS NOT NULL) AS wrong, sum(messages) AS messages FROM timer_check")
+    assert checked == {"wrong": 0, "messages": said["timers"]["slotsCounted"]}
+    held = Counter((row["consumerGroup"], row["topic"], row["queueId"]) for row in rows(pullsim, lake, "pop"))
+    in_flight = {
+        (one["group"], one["topic"], queue): count
+        for one in said["lag"]
+        for queue, count in enumerate(one.get("popInFlightByQueue", ()))
+        if count
+    }
+    assert held == in_flight
+    popped = [json.loads(line) for line in (live / "popped.jsonl").read_text("utf-8").splitlines()]
+    acked = {(one["group"], one["topic"], one["queueId"], one["queueOffset"]) for one in popped if one["op"] == "ack"}
+    states: dict[tuple[Any, ...], set[str]] = defaultdict(set)
+    for row in rows(pullsim, lake, "pop", "--all"):
+        states[row["consumerGroup"], row["topic"], row["queueId"], row["queueOffset"]].add(row["state"])
+    assert {key for key, found in states.items() if found == {"ACKED"}} == acked
+    longer = {(one["group"], one["topic"], one["queueId"], one["queueOffset"]) for one in popped if one["op"].startswith("change")}
+    assert {key for key, found in states.items() if "EXTENDED" in found} == longer
+    assert all(states[key] == {"EXTENDED", "HELD"} for key in longer)
+    revived = sum(found == {"REVIVED"} for found in states.values())
+    assert revived == sum(queue["max"] for queue in said["queues"] if queue["topic"] == "%RETRY%cg-revive_steps")
+
+
+def test_the_broker_s_own_lag_is_told_beside_ours(pullsim: Pullsim, lake: Path, live: Path) -> None:
+    query = (
+        "SELECT consumerGroup, topic, max(isPop) AS pop, sum(brokerLag) AS lag, sum(inFlight) AS inFlight, "
+        "sum(available) AS available, coalesce(min(earliestUnconsumedTimestamp), 0) AS earliestUnconsumedTimestamp "
+        "FROM broker_lag GROUP BY consumerGroup, topic"
+    )
+    found = {(row.pop("consumerGroup"), row.pop("topic")): row for row in rows(pullsim, lake, "sql", query)}
+    for one in told(live)["lag"]:
+        row = found[one["group"], one["topic"]]
+        assert row == {name: one[name] for name in row}
+
+
 def test_a_scenario_has_the_figures_of_its_group(pullsim: Pullsim, lake: Path, answers: CapturedAnswers, tmp_path: Path) -> None:
     code, out, err = pullsim("simulate", "--lake", lake, "--from-group", "g-tag", "--broker", CAPTURED)
     assert code == 0, err
@@ -245,6 +292,7 @@ def test_a_scenario_has_the_figures_of_its_group(pullsim: Pullsim, lake: Path, a
 
 LISTS = (
     *(("groups",), ("topics",), ("clients",), ("offsets", "--group", "g-pull"), ("message", "--key", "main2-335"), ("dlq",)),
+    *(("timers",), ("timers", "--messages"), ("pop", "--all")),
     *(("transactions",), ("lag", "--behind"), ("lag", "--by", "topic", "--sort", "waited", "--limit", "5")),
 )
 
@@ -259,3 +307,11 @@ def test_spark_shows_the_same(pullsim: Pullsim, lake: Path, words: tuple[str, ..
         assert max(map(len, shown[0][1].splitlines())) <= 100
     else:
         assert shown[0][1]
+
+
+@pytest.mark.parametrize("query", ["SELECT * FROM timer_check", "SELECT * FROM broker_lag"])
+def test_spark_finds_the_same_rows(pullsim: Pullsim, lake: Path, query: str) -> None:
+    asked = ("sql", "--lake", lake, "--format", "json", query, "--engine")
+    (code, out, _), (other_code, other, _) = (pullsim(*asked, engine) for engine in ("spark", "duckdb"))
+    assert (code, other_code) == (0, 0)
+    assert sorted(out.splitlines()) == sorted(other.splitlines()) != []

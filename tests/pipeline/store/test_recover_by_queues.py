@@ -18,7 +18,7 @@ from store_format.layout import TRANSACTION_ROLLBACK_TYPE
 from store_format.record.message import Host, Message, encode
 from store_format.store.checkpoint import decode_checkpoint, encode_checkpoint
 from store_format.store.recover_by_queues import Seam
-from tests.truth.golden5 import needs_golden5, recoveries, recovery, unpacked, without_own_files
+from tests.truth.golden5 import needs_golden5, recoveries, recovery, store_of, without_own_files
 
 HOST = Host(address=bytes([127, 0, 0, 1]), port=10911)
 
@@ -27,7 +27,7 @@ HOST = Host(address=bytes([127, 0, 0, 1]), port=10911)
 @pytest.mark.parametrize(("archive", "name"), recoveries())
 def test_a_store_recovers_as_in_5_5_0(archive: str, name: str, stores: Path) -> None:
     recorded = recovery(archive, name)
-    store = (unpacked("stores") / "stores" if archive == "answers" else stores) / recorded["store"]
+    store = stores / recorded["store"] if archive == "on-4.9.3-stores" else store_of(name)
     settings = BrokerSettings.from_sources(header={"rulesVersion": recorded["version"]} | recorded["config"])
     told: dict[str, Any] = json.loads(json.dumps(run_recover(str(store), settings=settings)))
     assert without_own_files(told) == without_own_files(recorded)

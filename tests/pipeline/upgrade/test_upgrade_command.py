@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
 from tests.runs.replaying import Line, all_lines, write_lines
 from tests.truth import golden, golden5
 from tests.truth.golden5 import needs_golden5
+from tests.truth.places import PROJECT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +71,11 @@ def differ(pair: tuple[Line, Line], *left_out: str) -> bool:
     return fields[0] != fields[1]
 
 
+def entries(text: str) -> set[str]:
+    """The lines of a text, each with the indented ones that continue it."""
+    return {" ".join(line.split()) for line in re.sub(r"\n    (?=\S)", " ", text).splitlines()}
+
+
 def test_recorded_pulls_differ_as_they_did(pullsim: Pullsim, place: Path, answered: list[tuple[Line, Line]]) -> None:
     requests = golden.golden("store", "traces", f"{TRACE}.jsonl")
     asked = ("upgrade", "--lake", place / "lake", *BETWEEN, "--requests", requests, "--store", place / "store")
@@ -95,6 +102,10 @@ def test_recorded_pulls_differ_as_they_did(pullsim: Pullsim, place: Path, answer
     assert max(map(len, lines)) <= 100
     assert lines[0].startswith(f"Pulls: 5.5.0 answers {counts[2]:,} of {counts[0]:,} pulls of the file otherwise than 4.9.3.")
     assert " ".join(told["verdict"]).split() == out.partition("\nPULLS BY RULE")[0].split()
+    example = (PROJECT / "docs" / "upgrading.md").read_text("utf-8").partition("```text\n")[2].partition("```")[0]
+    shown = {line for line in entries(example) if not line.startswith(("...", "Groups:"))}  # its store had no groups
+    assert len(shown) > 40
+    assert shown <= entries(out)
 
 
 def test_pulls_are_made_for_each_group_and_queue_where_none_were_recorded(pullsim: Pullsim, place: Path) -> None:

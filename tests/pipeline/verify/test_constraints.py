@@ -83,6 +83,7 @@ BREAKING: Mapping[str, list[Row]] = {
     "scenario_step": [{"step": 0}],
     "broker_history": [{"step": -1}, {"kind": "x"}],
     "pending_messages": [{"file": "x"}],
+    "timer_log": [{"position": -1}, {"magic": 16}],
 }
 ALL_TABLES = (*t.TABLES.values(), t.LAKE_VERSION)
 

@@ -1,0 +1,76 @@
+"""Reads timerlog and timerwheel of a broker 5.x into rows of their tables; tasks read the files.
+
+Broker source (5.5.0): TimerLog, TimerWheel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
+
+from pipeline.delta.task_rows import TaskRows
+from pipeline.files.store_files import StoreFiles
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.table import Table
+from pipeline.schema.timer_tables import TIMER_LOG, TIMER_SLOT
+from pipeline.settings.settings import BrokerSettings
+from store_format.files.files import Entry
+from store_format.timer import timer_files as tf
+
+# units and slots that a task reads at once
+_UNITS_A_PIECE = 1 << 18
+_SLOTS_A_PIECE = 1 << 18
+TIMER_TABLES = (TIMER_LOG, TIMER_SLOT)
+
+
+def timer_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> tuple[TaskRows, ...]:
+    """The rows of timer_log and timer_slot, nothing for a store that has neither file. A task reads a file."""
+    logs = [entry for entry in store.folder(tf.TIMER_LOG) if entry.name.isdecimal() and not entry.is_folder]
+    files = [*logs, *(entry for entry in store.folder() if entry.name == tf.TIMER_WHEEL and not entry.is_folder)]
+    if not files:
+        return ()
+    precision = int(settings.value("timerPrecisionMs"))
+
+    def read(work: Iterator[pa.RecordBatch], wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        for batch in work:
+            for entry in (files[index] for index in batch.column("id").to_pylist()):
+                if entry.name == tf.TIMER_WHEEL and TIMER_SLOT.name in wanted:
+                    yield from ((TIMER_SLOT.name, rows) for rows in _slots(store, broker, entry, precision))
+                elif entry.name != tf.TIMER_WHEEL and TIMER_LOG.name in wanted:
+                    yield from ((TIMER_LOG.name, rows) for rows in _units(store, broker, entry))
+
+    return (TaskRows(work=spark.range(0, len(files), 1, len(files)), tables=TIMER_TABLES, read=read),)
+
+
+def _units(store: StoreFiles, broker: str, entry: Entry) -> Iterator[pa.RecordBatch]:
+    first, length = int(entry.name), tf.UNIT.itemsize * _UNITS_A_PIECE
+    for start in range(0, entry.length, length):
+        units = tf.units_of(store.part(start, min(start + length, entry.length), tf.TIMER_LOG, entry.name))
+        columns = {
+            "position": first + start + np.arange(len(units)) * tf.UNIT.itemsize,
+            "slotTimeMs": units["writeTimeMs"].astype(np.int64) + units["delayedTime"],
+            **{name: units[name] for name in ("prevPos", "magic", "writeTimeMs", "physicOffset", "size", "topicHashCode")},
+        }
+        yield _batch(TIMER_LOG, broker, columns)
+        if len(units) < _UNITS_A_PIECE:
+            return
+
+
+def _slots(store: StoreFiles, broker: str, entry: Entry, precision: int) -> Iterator[pa.RecordBatch]:
+    length = tf.SLOT.itemsize * _SLOTS_A_PIECE
+    for start in range(0, entry.length, length):
+        slots = tf.slots_of(store.part(start, min(start + length, entry.length), tf.TIMER_WHEEL))
+        columns = {"timeMs": slots["time"] * precision, **{name: slots[name] for name in ("firstPos", "lastPos", "num", "magic")}}
+        yield _batch(TIMER_SLOT, broker, columns)
+
+
+def _batch(table: Table, broker: str, columns: dict[str, NDArray[Any]]) -> pa.RecordBatch:
+    schema = arrow_schema(table)
+    arrays = {name: pa.array(values.astype(values.dtype.newbyteorder("="))) for name, values in columns.items()}
+    arrays["brokerName"] = pa.repeat(broker, len(next(iter(arrays.values()))))
+    return pa.RecordBatch.from_pydict({name: arrays[name].cast(schema.field(name).type) for name in schema.names}, schema=schema)

@@ -1,0 +1,96 @@
+-- Who holds which message by POP, until when, and what became of it: a row a message of a check point or of an orderly POP. Broker source (5.5.0):
+-- PopMessageProcessor.buildCkMsg, AckMessageProcessor, PopReviveService. Check points (tag ck) and acknowledgements (ack, bAck) wait as timer messages,
+-- and then lie in rmq_sys_REVIVE_LOG_*; where a check point runs out, the broker stores what is not acknowledged in the group's retry topic. An orderly
+-- POP has no check point: config/consumerOrderInfo.json says what it holds.
+CREATE OR REPLACE TEMPORARY VIEW pop_message (
+  brokerName COMMENT 'broker whose store it is',
+  state COMMENT 'HELD: given out, not acknowledged, hidden from others until heldUntil. EXPIRED: that time is over, and the broker has not stored it in the retry topic yet (an orderly POP gives it again). ACKED: acknowledged. EXTENDED: held on by a later row of the same message (change of the invisible time). REVIVED: the broker dealt with the check point: stored the message in the retry topic',
+  consumerGroup COMMENT 'group that got it',
+  topic COMMENT 'topic from which it was given; %RETRY%group_topic for a message that was given again',
+  queueId COMMENT 'queue of the topic',
+  queueOffset COMMENT 'its offset in the queue',
+  popTime COMMENT 'when it was given out, ms',
+  invisibleTime COMMENT 'for how long it is hidden, ms; NULL where the file has none',
+  heldUntil COMMENT 'popTime and invisibleTime together, ms; a change of the invisible time of an orderly POP is not in it',
+  isOrdered COMMENT 'whether the POP was orderly',
+  reconsumeTimes COMMENT 'how often the message was given before and came back; NULL where the store no longer has it',
+  rePutTimes COMMENT 'how often the broker failed to store it in the retry topic, and put the check point back',
+  reviveQueueId COMMENT 'queue of rmq_sys_REVIVE_LOG_* that has or will have the check point; NULL for an orderly POP',
+  reviveOffset COMMENT 'offset of the check point there; NULL while it waits in the timer',
+  uniqKey COMMENT 'property UNIQ_KEY of the message',
+  keys COMMENT 'property KEYS',
+  tags COMMENT 'property TAGS',
+  msgId COMMENT 'offset message id of the record',
+  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
+)
+COMMENT 'Who holds which message by POP, until when, and what became of it.'
+AS
+WITH written AS (
+  SELECT
+    brokerName, tags, coalesce(properties['REAL_TOPIC'], topic) AS reviveTopic, try_validate_utf8(CAST(body AS STRING)) AS json,
+    CASE WHEN topic = 'rmq_sys_wheel_timer' THEN try_cast(properties['REAL_QID'] AS INT) ELSE queueId END AS reviveQueueId,
+    CASE WHEN topic = 'rmq_sys_wheel_timer' THEN CAST(NULL AS BIGINT) ELSE queueOffset END AS reviveOffset
+  FROM commit_log
+  WHERE (startswith(topic, 'rmq_sys_REVIVE_LOG_') OR topic = 'rmq_sys_wheel_timer' AND startswith(properties['REAL_TOPIC'], 'rmq_sys_REVIVE_LOG_'))
+    AND tags IN ('ck', 'ack', 'bAck')
+), told AS (
+  -- what a broker writes is flat, and its names hold no quotes
+  SELECT
+    brokerName, tags, reviveTopic, reviveQueueId, reviveOffset, regexp_extract(json, '"c":"([^"]*)"', 1) AS consumerGroup,
+    regexp_extract(json, '"t":"([^"]*)"', 1) AS topic, regexp_extract(json, '"bn":"([^"]*)"', 1) AS owner,
+    try_cast(regexp_extract(json, '"q":(-?[0-9]+)', 1) AS INT) AS queueId, try_cast(regexp_extract(json, '"so":(-?[0-9]+)', 1) AS BIGINT) AS startOffset,
+    try_cast(regexp_extract(json, '"pt":(-?[0-9]+)', 1) AS BIGINT) AS popTime, try_cast(regexp_extract(json, '"it":(-?[0-9]+)', 1) AS BIGINT) AS invisibleTime,
+    try_cast(regexp_extract(json, '"n":([0-9]+)', 1) AS INT) AS num, coalesce(try_cast(regexp_extract(json, '"bm":(-?[0-9]+)', 1) AS INT), 0) AS bitMap,
+    coalesce(try_cast(regexp_extract(json, '"rp":"([0-9]+)"', 1) AS INT), 0) AS rePutTimes, regexp_extract(json, '"d":\\[([0-9,-]*)\\]', 1) AS distances,
+    CASE WHEN tags = 'ack' THEN regexp_extract(json, '"ao":(-?[0-9]+)', 1) ELSE regexp_extract(json, '"aol":\\[([0-9,-]*)\\]', 1) END AS ackOffsets
+  FROM written
+), point AS (
+  -- in the timer and then in the revive log: one check point
+  SELECT
+    brokerName, consumerGroup, topic, queueId, startOffset, popTime, owner, rePutTimes, num, distances, reviveTopic, reviveQueueId,
+    max(invisibleTime) AS invisibleTime, max(bitMap) AS bitMap, max(reviveOffset) AS reviveOffset
+  FROM told
+  WHERE tags = 'ck' AND consumerGroup <> '' AND topic <> '' AND num BETWEEN 1 AND 127
+  GROUP BY brokerName, consumerGroup, topic, queueId, startOffset, popTime, owner, rePutTimes, num, distances, reviveTopic, reviveQueueId
+), given AS (
+  SELECT p.*, place, startOffset + coalesce(try_cast(get(split(distances, ','), place) AS BIGINT), place) AS queueOffset
+  FROM point p
+  LATERAL VIEW explode(sequence(0, num - 1)) numbered AS place
+), acknowledged AS (
+  SELECT DISTINCT brokerName, consumerGroup, topic, queueId, startOffset, popTime, owner, try_cast(one AS BIGINT) AS queueOffset
+  FROM told
+  LATERAL VIEW explode(split(ackOffsets, ',')) listed AS one
+  WHERE tags IN ('ack', 'bAck')
+), held AS (
+  SELECT
+    g.brokerName, g.consumerGroup, g.topic, g.queueId, g.queueOffset, g.popTime, g.invisibleTime, FALSE AS isOrdered, g.rePutTimes,
+    g.reviveQueueId, g.reviveOffset, a.queueOffset IS NOT NULL OR shiftright(g.bitMap, g.place) & 1 = 1 AS isAcked, g.reviveOffset <= o.consumerOffset AS isRevived
+  FROM given g
+  LEFT JOIN acknowledged a
+    ON a.brokerName = g.brokerName AND a.consumerGroup = g.consumerGroup AND a.topic = g.topic AND a.queueId = g.queueId
+      AND a.startOffset = g.startOffset AND a.popTime = g.popTime AND a.owner = g.owner AND a.queueOffset = g.queueOffset
+  LEFT JOIN consumer_offset o
+    ON o.brokerName = g.brokerName AND o.topic = g.reviveTopic AND o.queueId = g.reviveQueueId AND o.consumerGroup = 'CID_RMQ_SYS_REVIVE_GROUP'
+  UNION ALL
+  SELECT
+    brokerName, consumerGroup, topic, queueId, get(queueOffsets, place), popTime, invisibleTime, TRUE, 0, CAST(NULL AS INT), CAST(NULL AS BIGINT),
+    shiftright(commitOffsetBit, place) & 1 = 1, FALSE
+  FROM (SELECT * FROM consumer_order_info WHERE size(queueOffsets) BETWEEN 1 AND 64) i
+  LATERAL VIEW explode(sequence(0, size(queueOffsets) - 1)) numbered AS place
+), latest AS (
+  SELECT h.*, max(popTime) OVER (PARTITION BY brokerName, consumerGroup, topic, queueId, queueOffset, isOrdered) AS lastPopTime FROM held h
+)
+SELECT
+  h.brokerName,
+  CASE
+    WHEN h.isAcked AND h.popTime < h.lastPopTime THEN 'EXTENDED'
+    WHEN h.isAcked THEN 'ACKED'
+    WHEN h.isRevived THEN 'REVIVED'
+    WHEN try_add(h.popTime, h.invisibleTime) < b.maxStoreTimestamp THEN 'EXPIRED'
+    ELSE 'HELD'
+  END,
+  h.consumerGroup, h.topic, h.queueId, h.queueOffset, h.popTime, h.invisibleTime, try_add(h.popTime, h.invisibleTime), h.isOrdered, m.reconsumeTimes,
+  h.rePutTimes, h.reviveQueueId, h.reviveOffset, m.properties['UNIQ_KEY'], m.keys, m.tags, m.msgId, b.maxStoreTimestamp
+FROM latest h
+LEFT JOIN commit_log m ON m.brokerName = h.brokerName AND m.topic = h.topic AND m.queueId = h.queueId AND m.queueOffset = h.queueOffset
+LEFT JOIN broker b ON b.brokerName = h.brokerName

@@ -1,0 +1,44 @@
+-- Whether timerwheel, timerlog and the commit log of a broker 5.x agree, a row a slot that the timer has still to read. Broker source (5.5.0):
+-- TimerMessageStore.doEnqueue and dequeue: the timer goes from lastPos of a slot along prevPos, and reads each unit's message in the commit log.
+CREATE OR REPLACE TEMPORARY VIEW timer_check (
+  brokerName COMMENT 'broker whose store it is',
+  slotTimeMs COMMENT 'when the slot is due, ms',
+  problem COMMENT 'NULL where all agree. NO_SLOT: units of timerlog that the wheel does not have: they are never delivered. NO_UNITS: a slot without units. LOST_UNITS: lastPos leads to fewer units than timerlog has for it. WRONG_COUNT: num is not the number of units. NO_MESSAGE: the commit log has no message where a unit points',
+  num COMMENT 'units that the wheel counts',
+  units COMMENT 'units in timerlog, less those that cancel another',
+  linked COMMENT 'units whose prevPos is the unit before it in the slot, or -1 for the first',
+  messages COMMENT 'units whose message is in the commit log, with the same size',
+  firstPos COMMENT 'first unit, by the wheel',
+  lastPos COMMENT 'last unit, by the wheel'
+)
+COMMENT 'Whether timerwheel, timerlog and the commit log of a broker 5.x agree.'
+AS
+WITH ordered AS (
+  SELECT u.*, lag(u.position) OVER (PARTITION BY u.brokerName, u.slotTimeMs ORDER BY u.position) AS before
+  FROM timer_log u
+  JOIN timer_checkpoint c ON c.brokerName = u.brokerName AND u.slotTimeMs >= c.lastReadTimeMs
+), logged AS (
+  SELECT
+    u.brokerName, u.slotTimeMs, count(*) AS rows, count(*) - 2 * count_if(u.magic & 4 <> 0) AS units, count_if(u.prevPos = coalesce(u.before, -1L)) AS linked,
+    count(m.physicOffset) AS messages, min(u.position) AS firstPos, max(u.position) AS lastPos
+  FROM ordered u
+  LEFT JOIN commit_log m
+    ON m.brokerName = u.brokerName AND m.topic = 'rmq_sys_wheel_timer' AND m.physicOffset = u.physicOffset AND m.storeSize = u.size
+  GROUP BY u.brokerName, u.slotTimeMs
+), slot AS (
+  SELECT s.brokerName, s.timeMs AS slotTimeMs, s.num, s.firstPos, s.lastPos
+  FROM timer_slot s
+  JOIN timer_checkpoint c ON c.brokerName = s.brokerName AND s.timeMs >= c.lastReadTimeMs
+)
+SELECT
+  brokerName, slotTimeMs,
+  CASE
+    WHEN s.num IS NULL THEN 'NO_SLOT'
+    WHEN l.units IS NULL THEN 'NO_UNITS'
+    WHEN l.linked < l.rows OR l.lastPos <> s.lastPos OR l.firstPos <> s.firstPos THEN 'LOST_UNITS'
+    WHEN l.units <> s.num THEN 'WRONG_COUNT'
+    WHEN l.messages < l.rows THEN 'NO_MESSAGE'
+  END,
+  s.num, coalesce(l.units, 0L), coalesce(l.linked, 0L), coalesce(l.messages, 0L), s.firstPos, s.lastPos
+FROM slot s
+FULL JOIN logged l USING (brokerName, slotTimeMs)

@@ -1,0 +1,35 @@
+-- What waits in the timer of a broker 5.x, a row a topic, and whether the broker counts the same. Broker source (5.5.0): TimerMetrics, whose count
+-- goes up with each unit in timerlog, and down with each delivery and each order to cancel.
+CREATE OR REPLACE TEMPORARY VIEW timer_topic (
+  brokerName COMMENT 'broker whose store it is',
+  topic COMMENT 'topic that the messages are for',
+  pending COMMENT 'messages in the wheel, overdue and cancelled ones among them, less pending orders to cancel',
+  counted COMMENT 'the broker''s own count, of config/timermetrics; NULL where it has none',
+  overdue COMMENT 'messages that were due more than 10 s before asOf',
+  queued COMMENT 'messages to which the timer has not come yet',
+  cancelled COMMENT 'messages that will be dropped',
+  nextOutMs COMMENT 'when the next one is due, ms',
+  lastOutMs COMMENT 'when the last one is, ms',
+  readTimeMs COMMENT 'the timer''s clock, ms',
+  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
+)
+COMMENT 'What waits in the timer of a broker 5.x, and what the broker counts.'
+AS
+WITH waiting AS (
+  SELECT
+    brokerName, topic, count_if(state IN ('PENDING', 'OVERDUE', 'CANCELLED')) - count_if(state = 'CANCEL') AS pending,
+    count_if(state = 'OVERDUE') AS overdue, count_if(state = 'QUEUED') AS queued, count_if(state = 'CANCELLED') AS cancelled,
+    min(CASE WHEN state IN ('PENDING', 'OVERDUE', 'QUEUED') THEN outMs END) AS nextOutMs,
+    max(CASE WHEN state IN ('PENDING', 'OVERDUE', 'QUEUED') THEN outMs END) AS lastOutMs
+  FROM timer_message
+  GROUP BY brokerName, topic
+), counted AS (
+  SELECT brokerName, topic, count FROM pending_messages WHERE file = 'timermetrics'
+)
+SELECT
+  brokerName, topic, coalesce(w.pending, 0L), p.count, coalesce(w.overdue, 0L), coalesce(w.queued, 0L), coalesce(w.cancelled, 0L), w.nextOutMs, w.lastOutMs,
+  c.lastReadTimeMs, b.maxStoreTimestamp
+FROM waiting w
+FULL JOIN counted p USING (brokerName, topic)
+LEFT JOIN timer_checkpoint c USING (brokerName)
+LEFT JOIN broker b USING (brokerName)

@@ -1,0 +1,255 @@
+"""`pullsim timers`, `pullsim pop` and their views without Spark, over states that no broker at hand was left in, worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.embedded.database import EmbeddedLake
+from pipeline.embedded.questions import ask
+from pipeline.main import run
+from tests.makers.plain_lakes import plain_lake
+
+READ = 1_795_579_538_000  # the timer's clock
+NOW = READ + 60_000  # the last write: the timer is a minute late
+WHEEL, REVIVE = "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_DefaultCluster"
+ROLL, CANCEL = 1 | 2, 1 | 4
+Row = dict[str, Any]
+# name, magic (None: no unit in timerlog), slot less READ, more properties; in the order of their queue offsets
+TIMERS: list[tuple[str, int | None, int, dict[str, str]]] = [
+    ("direct", None, 0, {}),  # due when the timer came to it
+    ("past", 1, -1000, {}),
+    ("rolled", ROLL, -2000, {}),
+    ("cancelled before", CANCEL, -1000, {"TIMER_DEL_UNIQKEY": "alarms+past"}),
+    ("stuck", 1, 49_000, {}),  # 11 s before NOW
+    ("soon", 1, 51_000, {"TIMER_ROLL_TIMES": "1"}),
+    ("dropped", 1, 90_000, {}),
+    ("drops", CANCEL, 90_000, {"TIMER_DEL_UNIQKEY": "alarms+dropped"}),
+    ("elsewhere", 1, 91_000, {}),  # the order to drop it is in another slot
+    ("drops elsewhere", CANCEL, 92_000, {"TIMER_DEL_UNIQKEY": "alarms+elsewhere"}),
+    ("far", ROLL, 93_000, {}),
+    ("new", None, 0, {}),
+]
+_STATES = "DELIVERED DELIVERED ROLLED CANCEL_DONE OVERDUE PENDING CANCELLED CANCEL PENDING CANCEL PENDING QUEUED"
+STATES = dict(zip([name for name, *_ in TIMERS], _STATES.split(), strict=True))
+
+
+def messages() -> list[Row]:
+    return [
+        {"brokerName": "b", "topic": WHEEL, "queueId": 0, "queueOffset": number, "physicOffset": 100 * number, "storeSize": 100}
+        | {"properties": list(({"REAL_TOPIC": "alarms", "UNIQ_KEY": name, "TIMER_OUT_MS": str(READ + slot)} | more).items())}
+        for number, (name, _, slot, more) in enumerate(TIMERS)
+    ]
+
+
+def units() -> list[Row]:
+    """The units, each alone in its slot but for that of 90 s, where an order to drop comes after the message."""
+    found = [(number, slot, magic) for number, (_, magic, slot, _) in enumerate(TIMERS) if magic is not None]
+    last: dict[int, int] = {}
+    rows = []
+    for place, (number, slot, magic) in enumerate(found):
+        rows.append({"brokerName": "b", "position": 52 * place, "prevPos": last.get(slot, -1), "magic": magic, "slotTimeMs": READ + slot})
+        rows[-1] |= {"physicOffset": 100 * number, "size": 100}
+        last[slot] = 52 * place
+    return rows
+
+
+def slots() -> list[Row]:
+    rows = {}
+    for unit in units():
+        slot = rows.setdefault(
+            unit["slotTimeMs"], {"brokerName": "b", "timeMs": unit["slotTimeMs"], "firstPos": unit["position"], "num": 0}
+        )
+        slot |= {"lastPos": unit["position"], "num": slot["num"] + (-1 if unit["magic"] & 4 else 1)}
+    return list(rows.values())
+
+
+def body(**fields: Any) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def revive(offset: int, tag: str, raw: bytes, *, waits: bool = False) -> Row:
+    topic = {"topic": WHEEL, "queueId": 0} if waits else {"topic": REVIVE, "queueId": 4}
+    properties = [("REAL_TOPIC", REVIVE), ("REAL_QID", "4")] if waits else [("REAL_QID", "9")]
+    return {"brokerName": "b", "queueOffset": offset, "tags": tag, "body": raw, "properties": properties, **topic}
+
+
+def held(number: int, **more: Any) -> dict[str, Any]:
+    """A check point of group g: message `so` and those at distances `d`, given out a second before it ran out at NOW + number seconds."""
+    return {"bm": 0, "bn": "b", "c": "g", "it": 1000, "pt": NOW + 1000 * number - 1000, "q": 0, "ro": 0, "t": "jobs"} | more
+
+
+def ack(point: dict[str, Any], **more: Any) -> bytes:
+    return body(**{name: point[name] for name in ("bn", "c", "pt", "q", "so", "t")}, **more)
+
+
+GONE = held(-50, so=0, n=2, d=[0, 3])
+LATE = held(-5, so=10, n=4, d=[0, 1, 2, 3], bm=0b1000)
+OPEN = held(5, so=20, n=2)  # no distances: of an older broker
+LONGER = held(8, so=21, n=1, d=[0], it=4000)
+AGAIN = held(9, so=0, n=1, d=[0], t="%RETRY%g_jobs", rp="2")
+POINTS = [
+    revive(7, "ck", body(**GONE), waits=True),
+    revive(30, "ck", body(**GONE)),
+    revive(31, "ack", ack(GONE, ao=3)),
+    revive(32, "ck", body(**LATE)),
+    revive(8, "bAck", ack(LATE, aol=[10, 12]), waits=True),
+    revive(9, "ack", ack(LATE | {"bn": "other"}, ao=11), waits=True),
+    revive(10, "ck", body(**OPEN), waits=True),
+    revive(11, "ack", ack(OPEN, ao=21), waits=True),
+    revive(12, "ck", body(**LONGER), waits=True),
+    revive(13, "ck", body(**AGAIN), waits=True),
+    *(revive(14 + number, "ck", raw, waits=True) for number, raw in enumerate([b"", b"no json", b"\xff\xfe", b"[]", b'{"n":3}'])),
+    revive(20, "ck", body(**held(1, so=0, n=2_000_000_000)), waits=True),
+    revive(21, "ck", body(**held(1, so=0, n=-1)), waits=True),
+    revive(22, "ack", b'{"ao":99999999999999999999}', waits=True),
+    {"brokerName": "b", "topic": "%RETRY%g_jobs", "queueId": 0, "queueOffset": 0, "reconsumeTimes": 3, "properties": []},
+]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    order = {"brokerName": "b", "consumerGroup": "o", "topic": "shifts", "queueId": 1, "popTime": NOW - 1000, "json": "{}"}
+    return plain_lake(
+        tmp_path_factory.mktemp("five") / "lake",
+        {
+            "broker": [{"brokerName": "b", "maxStoreTimestamp": NOW}],
+            "commit_log": [*messages(), *POINTS],
+            "queue": [{"brokerName": "b", "topic": "alarms", "queueId": queue, "minOffset": 0, "maxOffset": 7} for queue in (0, 1)],
+            "timer_log": units(),
+            "timer_slot": slots(),
+            "timer_checkpoint": [{"brokerName": "b", "lastReadTimeMs": READ, "lastTimerQueueOffset": len(TIMERS) - 1}],
+            "pending_messages": [
+                {"brokerName": "b", "file": "timermetrics", "topic": "alarms", "count": 5},
+                {"brokerName": "b", "file": "timermetrics", "topic": "lost", "count": 1},
+                {"brokerName": "b", "file": "transactionMetrics", "topic": "alarms", "count": 9},
+            ],
+            "consumer_offset": [
+                {"brokerName": "b", "consumerGroup": "CID_RMQ_SYS_REVIVE_GROUP", "topic": REVIVE, "queueId": 4, "consumerOffset": 30},
+                {"brokerName": "b", "consumerGroup": "o", "topic": "alarms", "queueId": 0, "consumerOffset": 2},
+            ],
+            "consumer_order_info": [
+                order | {"invisibleTime": 5000, "queueOffsets": [5, 6, 9], "commitOffsetBit": 0b101},
+                order | {"queueId": 2, "invisibleTime": 500, "queueOffsets": [1], "commitOffsetBit": 0},
+                order | {"queueId": 3, "invisibleTime": None, "queueOffsets": [], "commitOffsetBit": 0},
+            ],
+        },
+    )
+
+
+def rows(lake: Path, query: str) -> list[tuple[Any, ...]]:
+    return list(ask(EmbeddedLake(str(lake)), query).rows)
+
+
+def test_the_state_of_a_timer_message_follows_from_its_unit_and_the_clock(lake: Path) -> None:
+    found = rows(lake, "SELECT uniqKey, state, overdueMillis, rollTimes, slotTimeMs FROM timer_message WHERE topic = 'alarms'")
+    assert {row[0]: row[1] for row in found} == STATES
+    assert {row[0]: row[2] for row in found if row[2] is not None} == {"stuck": 11_000}
+    assert {row[0]: row[3] for row in found if row[3]} == {"soon": 1}
+    assert {row[0]: row[4] for row in found} == {name: None if magic is None else READ + slot for name, magic, slot, _ in TIMERS}
+
+
+def test_topics_are_counted_as_the_broker_counts(lake: Path) -> None:
+    query = "SELECT topic, pending, counted, overdue, queued, cancelled, nextOutMs, lastOutMs FROM timer_topic"
+    found = rows(lake, f"{query} WHERE topic IN ('alarms', 'lost') ORDER BY topic")
+    # stuck, soon, dropped, elsewhere and far, less two orders to drop; "new" is due first, as nothing says more
+    assert found == [("alarms", 3, 5, 1, 1, 1, READ, READ + 93_000), ("lost", 0, 1, 0, 0, 0, None, None)]
+
+
+def test_without_a_checkpoint_no_state_is_told(tmp_path: Path) -> None:
+    lake = plain_lake(tmp_path / "lake", {"broker": [{"brokerName": "b"}], "commit_log": messages()})
+    assert rows(lake, "SELECT DISTINCT state FROM timer_message") == [(None,)]
+    assert rows(lake, "SELECT count(*) FROM timer_check") == [(0,)]
+
+
+def test_a_wheel_that_agrees_with_its_log_has_no_problem(lake: Path) -> None:
+    assert rows(lake, "SELECT DISTINCT problem FROM timer_check") == [(None,)]
+    waiting = {READ + slot for _, magic, slot, _ in TIMERS if magic is not None and slot >= 0}
+    assert {row[0] for row in rows(lake, "SELECT slotTimeMs FROM timer_check")} == waiting
+
+
+@pytest.mark.parametrize(
+    ("table", "slot", "change", "problem"),
+    [
+        ("timer_slot", 51_000, None, "NO_SLOT"),
+        ("timer_log", 51_000, None, "NO_UNITS"),
+        ("timer_log", 51_000, {"prevPos": 52}, "LOST_UNITS"),
+        ("timer_slot", 90_000, {"lastPos": 0}, "LOST_UNITS"),
+        ("timer_slot", 90_000, {"num": 2}, "WRONG_COUNT"),
+        ("timer_log", 49_000, {"physicOffset": 7}, "NO_MESSAGE"),
+        ("timer_log", 49_000, {"size": 99}, "NO_MESSAGE"),
+    ],
+)
+def test_a_wheel_that_disagrees_is_told(tmp_path: Path, table: str, slot: int, change: Row | None, problem: str) -> None:
+    found = {"timer_log": units(), "timer_slot": slots()}
+    time = "timeMs" if table == "timer_slot" else "slotTimeMs"
+    found[table] = [
+        row | change if row[time] == READ + slot and change else row for row in found[table] if change or row[time] != READ + slot
+    ]
+    checkpoint = [{"brokerName": "b", "lastReadTimeMs": READ, "lastTimerQueueOffset": 0}]
+    lake = plain_lake(tmp_path / "lake", found | {"commit_log": messages(), "timer_checkpoint": checkpoint})
+    told = rows(lake, "SELECT slotTimeMs, problem FROM timer_check WHERE problem IS NOT NULL")
+    assert told == [(READ + slot, problem)]
+
+
+def test_each_message_of_a_check_point_has_a_state(lake: Path) -> None:
+    query = (
+        "SELECT topic, queueOffset, state, heldUntil, reviveOffset, rePutTimes, reconsumeTimes FROM pop_message WHERE consumerGroup = 'g'"
+    )
+    found = rows(lake, f"{query} ORDER BY topic, queueOffset, popTime")
+    assert found == [
+        ("%RETRY%g_jobs", 0, "HELD", NOW + 9000, None, 2, 3),
+        ("jobs", 0, "REVIVED", NOW - 50_000, 30, 0, None),  # the broker's offset in the revive log is that of its last check point
+        ("jobs", 3, "ACKED", NOW - 50_000, 30, 0, None),
+        ("jobs", 10, "ACKED", NOW - 5000, 32, 0, None),
+        ("jobs", 11, "EXPIRED", NOW - 5000, 32, 0, None),  # acknowledged at another broker
+        ("jobs", 12, "ACKED", NOW - 5000, 32, 0, None),
+        ("jobs", 13, "ACKED", NOW - 5000, 32, 0, None),  # by the check point's bit map
+        ("jobs", 20, "HELD", NOW + 5000, None, 0, None),
+        ("jobs", 21, "EXTENDED", NOW + 5000, None, 0, None),
+        ("jobs", 21, "HELD", NOW + 11_000, None, 0, None),
+    ]
+
+
+def test_the_broker_s_lag_takes_the_committed_offset_for_the_pull_offset_and_none_for_the_end(lake: Path) -> None:
+    query = "SELECT queueId, lag, brokerLag, inFlight, available FROM broker_lag WHERE topic = 'alarms' ORDER BY queueId"
+    assert rows(lake, query) == [(0, 5, 5, 0, 5), (1, None, 0, 0, 0)]
+
+
+def test_an_orderly_pop_holds_what_its_bits_do_not_name(lake: Path) -> None:
+    found = rows(
+        lake, "SELECT queueId, queueOffset, state, isOrdered FROM pop_message WHERE consumerGroup = 'o' ORDER BY queueId, queueOffset"
+    )
+    assert found == [(1, 5, "ACKED", True), (1, 6, "HELD", True), (1, 9, "ACKED", True), (2, 1, "EXPIRED", True)]
+
+
+@pytest.mark.parametrize(
+    ("words", "rows", "verdict"),
+    [
+        (
+            ("timers", "--topic", "alarms"),
+            1,
+            "3 timer messages wait for 1 topic: 1 overdue: the timer is stuck; the timer has not come to 1 more",
+        ),
+        (("timers", "--messages", "--topic", "alarms"), 8, "8 timer messages: 1 overdue, the oldest for 11 s; 1 will be dropped"),
+        (("timers", "--messages", "--all", "--topic", "alarms"), 12, "12 timer messages: 1 overdue"),
+        (("pop",), 6, "6 messages of 2 groups: 4 held; the time of 2 is over: they come again; 1 came back before"),
+        (("pop", "--all", "--group", "o"), 4, "4 messages of 1 group: 1 held; the time of 1 is over"),
+    ],
+)
+def test_the_lists_show_what_is_open(
+    lake: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], rows: int, verdict: str
+) -> None:
+    names = [*words, "--lake", str(lake), "--engine", "duckdb"]
+    assert run(names) == 0
+    table, told = capsys.readouterr().out.split("\n\n")
+    assert len(table.splitlines()) == 1 + rows
+    assert " ".join(told.split()).startswith(verdict)
+
+
+def test_all_needs_messages(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["timers", "--all", "--lake", str(lake)]) == 2
+    assert "--all cannot be used without --messages" in capsys.readouterr().err
