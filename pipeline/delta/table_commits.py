@@ -6,7 +6,7 @@ This module does not repeat a commit that fails. If another run committed first,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from pipeline.delta.delta_log import delta_version
 from pipeline.delta.small_table import opened_table, place_of
+from pipeline.delta.table_files import check_files
 from pipeline.schema.arrow_types import commented_schema
 from pipeline.schema.table import Table
 
@@ -35,7 +36,7 @@ def create_table(
     table: Table,
     path: str,
     properties: Mapping[str, str],
-    files: Iterable[Mapping[str, Any]],
+    files: Sequence[Mapping[str, Any]],
     user_metadata: str,
     *,
     found: Found = "replaced",
@@ -54,6 +55,7 @@ def create_table(
 
     Raises:
         CommitConflictError: another run committed at the same time, or there is a table and `found` is "refused".
+        OutputError: the driver does not see a file that a task wrote.
     """
     schema = Schema.from_arrow(commented_schema(table))
     uri, options = place_of(path)
@@ -61,7 +63,7 @@ def create_table(
         create_table_with_add_actions(
             uri,
             schema,
-            _added(files),
+            _added(path, files),
             mode=_MODES[found],
             partition_by=[*partitioned_by],
             description=table.comment,
@@ -85,7 +87,7 @@ def takes_files(table: Table, path: str) -> bool:
 
 
 def append_files(
-    path: str, version: int, files: Iterable[Mapping[str, Any]], user_metadata: str, transaction: tuple[str, int] | None = None
+    path: str, version: int, files: Sequence[Mapping[str, Any]], user_metadata: str, transaction: tuple[str, int] | None = None
 ) -> None:
     """Add files to a Delta table in the commit directly after `version`.
 
@@ -98,6 +100,7 @@ def append_files(
 
     Raises:
         CommitConflictError: another run has committed to the table, or has committed this version of the application.
+        OutputError: the driver does not see a file that a task wrote.
     """
     table = opened_table(path)
     if table is None or table.version() != version:
@@ -107,7 +110,7 @@ def append_files(
     transactions = () if transaction is None else (Transaction(*transaction),)
     try:
         table.create_write_transaction(
-            [*_added(files)],
+            [*_added(path, files)],
             mode="append",
             schema=table.schema(),
             commit_properties=_commit_properties(user_metadata, transactions),
@@ -126,5 +129,6 @@ def _commit_properties(text: str, transactions: Sequence[Transaction] = ()) -> C
     return CommitProperties(custom_metadata={"userMetadata": text}, max_commit_retries=0, app_transactions=list(transactions))
 
 
-def _added(files: Iterable[Mapping[str, Any]]) -> list[AddAction]:
+def _added(path: str, files: Sequence[Mapping[str, Any]]) -> list[AddAction]:
+    check_files(path, files)
     return [AddAction(one["path"], one["size"], json.loads(one["partition"]), one["modificationTime"], True, one["stats"]) for one in files]

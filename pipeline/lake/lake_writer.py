@@ -39,7 +39,7 @@ from pipeline.delta.delta_sql import (
 )
 from pipeline.delta.small_table import has_plain_path, opened_table, plain_message
 from pipeline.delta.table_commits import CommitConflictError, Found, append_files, create_table, takes_files
-from pipeline.delta.table_files import FileWriter, check_files
+from pipeline.delta.table_files import FileWriter
 from pipeline.delta.task_rows import rows_of
 from pipeline.files.object_store import is_s3
 from pipeline.lake.lake import Lake, LakeConflictError, LakeError, LakeVersion, StreamBatch
@@ -182,7 +182,6 @@ class LakeWriter:
     def append_files(self, table: Table, files: Sequence[Mapping[str, Any]]) -> None:
         """Append files that `file_writer` wrote to a prepared table."""
         path = self.lake.path(table.name)
-        check_files(path, files)
         with self._raising_conflicts():
             append_files(path, self._versions[table.name], files, self._named)
         self._remember_version(table)
@@ -286,7 +285,6 @@ class LakeWriter:
         try:
             if self._commits_here(LAKE_VERSION):
                 files = self._written_files(LAKE_VERSION, rows)
-                check_files(path, files)
                 append_files(path, before, files, self._named, (_VERSIONS, row["version"]))
             else:
                 write = self._write(frame_of(self.spark, rows), LAKE_VERSION, "append").option("mergeSchema", "true")
@@ -341,7 +339,6 @@ class LakeWriter:
             else:
                 found: Found = "refused" if is_empty(path) else "replaced"
                 files = rows if isinstance(rows, list) else self._written_files(table, rows)
-                check_files(path, files)
                 properties, partitioned_by = table_properties(table, placement), partition_columns(table, placement)
                 create_table(table, path, properties, files, self._named, found=found, partitioned_by=partitioned_by)
         self._versions.pop(table.name, None)
