@@ -292,7 +292,7 @@ def test_a_scenario_has_the_figures_of_its_group(pullsim: Pullsim, lake: Path, a
 
 LISTS = (
     *(("groups",), ("topics",), ("clients",), ("offsets", "--group", "g-pull"), ("message", "--key", "main2-335"), ("dlq",)),
-    *(("timers",), ("timers", "--messages"), ("pop", "--all")),
+    *(("timers",), ("pop", "--all")),
     *(("transactions",), ("lag", "--behind"), ("lag", "--by", "topic", "--sort", "waited", "--limit", "5")),
 )
 
