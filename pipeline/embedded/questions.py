@@ -12,6 +12,7 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from pipeline.delta.damaged_files import damaged_file
 from pipeline.embedded.database import RELATIONS, Answer, EmbeddedLake
 from pipeline.embedded.describe import described
 from pipeline.embedded.opened_tables import NotSupportedError
@@ -125,11 +126,13 @@ def errors_told(tree: exp.Expr | None = None, text: str = "") -> Iterator[None]:
         if str(error) != _INTERRUPTED:
             raise
         raise KeyboardInterrupt from error
-    except duckdb.IOException as error:
-        raise LakeError(_sentence(error)) from error
     except pa.ArrowInvalid as error:  # of a cast
         raise QuestionError(_TOO_LARGE) from error
-    except _OF_QUERY as error:
+    except duckdb.Error as error:
+        if (damaged := damaged_file(str(error))) is not None or isinstance(error, duckdb.IOException):
+            raise LakeError(damaged or _sentence(error)) from error
+        if not isinstance(error, _OF_QUERY):
+            raise
         if "No function matches" in str(error):  # Spark casts more arguments by itself
             raise NotSupportedError(_sentence(error)) from error
         found = _NO_COLUMN.search(str(error))

@@ -182,10 +182,15 @@ def test_damaged_lakes_end_with_2_and_name_the_place(tmp_path: Path, capsys: pyt
     lake = plain_lake(tmp_path / "lake", {"consumer_offset": [row]})
     [file] = (lake / "consumer_offset").glob("*.parquet")
     content = file.read_bytes()
-    file.write_bytes(content[:-4] + b"PARX")
-    assert_told(pullsim(capsys, *words, "--lake", lake), file.name)
+    at = f"table consumer_offset, file {file}: expected a data file of the lake, found"
+    for broken in (content[:-4] + b"PARX", content[:10], b""):
+        file.write_bytes(broken)
+        assert_told(pullsim(capsys, *words, "--lake", lake), f"{at} one that is no Parquet file, or was cut short; restore the file")
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    file.write_bytes(content[:footer] + b"\xff" * 8 + content[footer + 8 :])
+    assert_told(pullsim(capsys, *words, "--lake", lake), "expected data files of the lake, found one with damaged bytes (")
     file.unlink()
-    assert_told(pullsim(capsys, *words, "--lake", lake), file.name)
+    assert_told(pullsim(capsys, *words, "--lake", lake), f"{at} none: it was deleted or moved; restore the file")
     (lake / "consumer_offset" / "_delta_log" / f"{0:020d}.json").write_text("{")
     assert_told(pullsim(capsys, *words, "--lake", lake), "consumer_offset: cannot read version 0")
     other = plain_lake(tmp_path / "other", {"consumer_offset": [row]}, tables_version=TABLES_VERSION + 1)
