@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.commands.cli import Engine, ExampleCommand, cli, engine_option, engine_options, lake_option, moment, now
+from pipeline.commands.cli import (
+    VERSIONS,
+    Engine,
+    ExampleCommand,
+    GivenSettings,
+    cli,
+    engine_option,
+    engine_options,
+    lake_option,
+    moment,
+    now,
+)
 from pipeline.commands.listed import Names, require_before_spark
 from pipeline.report.scope import Filters
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.terminal import progress_to_stderr, say
+from store_format.broker_version import BrokerVersion
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
     from pipeline.embedded.database import EmbeddedLake
     from pipeline.lake.asking import AskAll
+    from pipeline.report.answered import Section
     from pipeline.report.compared import Compared
 
 
@@ -44,6 +61,7 @@ def _calendar(context: click.Context, parameter: click.Parameter, value: str | N
 @click.option("--from", "since", callback=_calendar, metavar="TIME", help="Only pulls, commits and messages since; ms, or a time in UTC.")
 @click.option("--to", "until", callback=_calendar, metavar="TIME", help="Only pulls, commits and messages before; ms, or a time in UTC.")
 @click.option("--compare", metavar="FILE", help="Say what changed since another report, which --format json wrote.")
+@click.option("--upgrade-to", "later", type=VERSIONS, help="Also tell what an upgrade of the broker to this version would change.")
 @engine_option
 @engine_options
 def report_command(
@@ -56,6 +74,7 @@ def report_command(
     since: int | None,
     until: int | None,
     compare: str | None,
+    later: str | None,
     reader: str,
     engine: Engine,
 ) -> None:
@@ -66,14 +85,19 @@ def report_command(
 
     --from and --to narrow pulls, commits, observations and stored messages. What waits and what will be lost is that of the store's last
     message in any case.
+
+    --upgrade-to compares the version of the import with a later one, as pullsim upgrade does; that needs Spark.
     """
     from pipeline.files.given_files import require_output
 
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--from: expected a time before that of --to")
+    if later is not None and reader == "duckdb":
+        raise click.UsageError("--upgrade-to cannot be combined with --engine duckdb: an upgrade is compared with Spark")
     require_output("--out", out)
-    asked = AskedReport(lake, out, form, Filters(broker=broker, group=group, topic=topic, since=since, until=until), _before(compare))
-    if not engine.without_spark(reader, lake, asked.write_quickly):
+    only = Filters(broker=broker, group=group, topic=topic, since=since, until=until)
+    asked = AskedReport(lake, out, form, only, _before(compare), None if later is None else BrokerVersion(later))
+    if later is not None or not engine.without_spark(reader, lake, asked.write_quickly):
         asked.write(engine)
     say(f"report written to {out}")
 
@@ -125,6 +149,7 @@ class AskedReport:
     form: str
     only: Filters
     before: Compared | None
+    later: BrokerVersion | None
 
     def write_quickly(self, lake: EmbeddedLake) -> None:
         """Write the report with the embedded engine."""
@@ -136,13 +161,15 @@ class AskedReport:
     def write(self, engine: Engine) -> None:
         """Write the report with Spark."""
         require_before_spark(self.lake, Names(group=self.only.group, topic=self.only.topic))
-        with engine.session(reads=self.lake) as spark:
+        later = self.later
+        with engine.session("short" if later is None else "long", reads=self.lake, workers=later is not None) as spark:
             from pipeline.lake.lake import Lake
             from pipeline.lake.views import asking
 
-            self._write(asking(Lake(spark, self.lake).require()))
+            more = () if later is None else (_upgrade(spark, self.lake, self.only.broker, later),)
+            self._write(asking(Lake(spark, self.lake).require()), more)
 
-    def _write(self, ask: AskAll) -> None:
+    def _write(self, ask: AskAll, more: Sequence[Section] = ()) -> None:
         from pipeline.files.output_file import write_text
         from pipeline.report.build import report
         from pipeline.report.page import page
@@ -150,4 +177,21 @@ class AskedReport:
 
         is_json, told = self.form == "json", progress_to_stderr
         found = report(ask, only=self.only, named=self.lake, made=now(), progress=told, before=self.before, has_state=is_json)
+        found = replace(found, sections=[*found.sections, *more])
         write_text(self.out, lambda: as_json(found) if is_json else page(found))
+
+
+def _upgrade(spark: SparkSession, lake: str, broker: str | None, later: BrokerVersion) -> Section:
+    """The section about an upgrade of a broker of the lake, from the version of its import."""
+    from pipeline.lake.opened_broker import OpenedBroker
+    from pipeline.upgrade.upgrade_job import run_upgrade
+    from pipeline.upgrade.upgrade_section import upgrade_section
+
+    opened = OpenedBroker.of(spark, lake, broker)
+    settings = GivenSettings().over(opened.properties())
+    earlier = settings.version
+    if earlier.place >= later.place:
+        raise click.UsageError(f"--upgrade-to: expected a later version than {earlier.value}, that of the import, found {later.value}")
+    return upgrade_section(
+        run_upgrade(opened, None, None, versions=(earlier, later), settings_of=lambda _: settings, at=None, progress=progress_to_stderr)
+    )

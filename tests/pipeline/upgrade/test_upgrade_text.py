@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
+from pipeline.commands.cli import Engine
+from pipeline.embedded.database import EmbeddedLake
+from pipeline.main import run
+from pipeline.report.answered import Report
+from pipeline.report.page import page
+from pipeline.report.scope import Scope
 from pipeline.upgrade.asked_pulls import Source
 from pipeline.upgrade.changed_settings import MEANING, ChangedSetting
 from pipeline.upgrade.compared_pulls import ComparedPulls, RuleCount
 from pipeline.upgrade.moved_groups import MovedGroups
 from pipeline.upgrade.started_files import ComparedStarts, StartedFiles
 from pipeline.upgrade.upgrade_job import Upgrade
+from pipeline.upgrade.upgrade_section import upgrade_section
 from pipeline.upgrade.upgrade_text import WIDTH, show, verdict
 from store_format.broker_version import BrokerVersion
+from tests.makers.plain_lakes import plain_lake
 
 # a colour, a change of direction, and letters that are two columns wide
 NAME = "\x1b[31m\u202e" + "注文" * 30
@@ -74,3 +87,40 @@ def test_names_from_a_store_reach_no_terminal_as_commands(capsys: pytest.Capture
 def test_the_sentence_on_files_says_which_version_starts_the_store(before: StartedFiles, after: StartedFiles, says: str) -> None:
     starts = ComparedStarts(before=before, after=after, queues_differ=1000, queues=[])
     assert verdict(replace(FOUND, starts=starts))[3] == says
+
+
+def test_a_report_has_the_rules_and_the_verdict() -> None:
+    html = page(Report(Scope("lake", ["b"]), [], [upgrade_section(FOUND)], {}))
+    assert "What would an upgrade to 5.5.0 change?" in html
+    assert "<b>1</b> of 1 pulls end otherwise in 5.5.0 than in 4.9.3, and <b>1</b> of 1 committed offsets lead on elsewhere." in html
+    assert html.count("<td>overflow_badly_goes_to_max</td>") == 1
+    assert verdict(FOUND)[3] in html
+
+
+def test_a_report_of_an_upgrade_needs_spark(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["report", "--lake", str(tmp_path), "--out", str(tmp_path / "r.html"), "--upgrade-to", "5.5.0", "--engine", "duckdb"]) == 2
+    assert "--upgrade-to cannot be combined with --engine duckdb" in capsys.readouterr().err
+
+
+def test_report_adds_the_section_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    lake = plain_lake(tmp_path / "lake", {"broker": [{"brokerName": "b"}]})
+
+    @contextmanager
+    def session(*_: Any, **__: Any) -> Iterator[None]:
+        yield None
+
+    opened = SimpleNamespace(properties=lambda: {"rulesVersion": "4.9.8"})
+    monkeypatch.setattr(Engine, "session", session)
+    monkeypatch.setattr("pipeline.lake.lake.Lake", lambda _, root: SimpleNamespace(require=lambda: EmbeddedLake(root)))
+    monkeypatch.setattr("pipeline.lake.views.asking", lambda embedded: embedded.asked)
+    monkeypatch.setattr("pipeline.lake.opened_broker.OpenedBroker.of", lambda *_: opened)
+    asked: list[Any] = []
+    monkeypatch.setattr("pipeline.upgrade.upgrade_job.run_upgrade", lambda *_, **named: asked.append(named["versions"]) or FOUND)
+    words = ["report", "--lake", str(lake), "--out", str(tmp_path / "r.html"), "--upgrade-to"]
+    assert run([*words, "5.5.0"]) == 0
+    assert asked == [(BrokerVersion.V4_9_8, BrokerVersion.V5_5_0)]
+    assert 'id="upgrade"' in (tmp_path / "r.html").read_text("utf-8")
+    assert run([*words, "4.9.8"]) == 2
+    assert "expected a later version than 4.9.8, that of the import, found 4.9.8" in capsys.readouterr().err
