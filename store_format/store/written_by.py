@@ -4,8 +4,9 @@ Broker source: ConsumerOffsetManager and DataVersion of 4.9.3, 4.9.8 and 5.5.0; 
 TransactionMetrics, CompactionStore and MessageRocksDBStorage of 5.5.0.
 Rule: a broker writes consumerOffset.json every few seconds and at its shutdown, so this file is of the broker that ran last. 5.x writes a
 dataVersion into it, 4.9 never does.
-Surprise: no other file tells it. Files of 5.x stay when a broker goes back to 4.9, topics.json is written only when a topic changes,
-and a slave 4.9 of a master 5.x writes the master's delayOffset.json as it is (SlaveSynchronize.syncDelayOffset).
+Where it is missing, files that only 5.x makes show a broker 5.x: a broker 4.9 that ran later would have written consumerOffset.json.
+Surprise: beside consumerOffset.json no other file counts. Files of 5.x stay when a broker goes back to 4.9, topics.json is written only
+when a topic changes, and a slave 4.9 of a master 5.x writes the master's delayOffset.json as it is (SlaveSynchronize.syncDelayOffset).
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ class WrittenBy:
 def written_by(consumer_offsets: bytes | None, has: Callable[[FilePath], bool]) -> WrittenBy | None:
     """The broker that ran last on a store, None where no file shows a broker 5.x.
 
-    Where consumerOffset.json does not show one, but a file that only 5.x makes is there, the evidence names that file.
+    Where a file that only 5.x makes is there, the evidence names that file, also if a broker 4.9 ran later.
 
     Args:
-        consumer_offsets: the content of consumerOffset.json; None where there is no file.
+        consumer_offsets: the content of consumerOffset.json; None or empty where nothing is stored.
         has: whether there is a file or folder at a path below the store.
     """
     path = f"{CONFIG}/{CONSUMER_OFFSETS}"
@@ -62,8 +63,10 @@ def written_by(consumer_offsets: bytes | None, has: Callable[[FilePath], bool]) 
     left = next((path for path in FILES_OF_5 if has(path)), None)
     if left is None:
         return None
-    found = f"{path} has no {_DATA_VERSION}" if consumer_offsets else f"there is no {path}"
-    evidence = f"{found}. A broker 5.x made {'/'.join(left)}; if it ran last, give --rules {BrokerVersion.V5_5_0.value}"
+    name = "/".join(left)
+    if not consumer_offsets:
+        return WrittenBy(version=BrokerVersion.V5_5_0, evidence=f"{name} is there, which a broker 5.x makes, and no offsets in {path}")
+    evidence = f"{path} has no {_DATA_VERSION}. A broker 5.x made {name}; if it ran last, give --rules {BrokerVersion.V5_5_0.value}"
     return WrittenBy(version=BrokerVersion.V4_9_3, evidence=evidence)
 
 
