@@ -138,13 +138,13 @@ class Lake:
             return Rows(table, note=diff_total(table["lag"].to_pylist()))
 
         def on_spark() -> Rows:
-            from pipeline.lag.lag import LAG_READS, queue_lags
+            from pipeline.lake.asking import names_with
             from pipeline.lake.lake import Lake as SparkLake
-            from pipeline.lake.views import create_views
+            from pipeline.lake.views import ask, asking
 
             opened = SparkLake(self.spark, self.path).require()
-            name = None if broker is None else opened.broker(broker)
-            return Rows(frame=queue_lags(create_views(opened, LAG_READS), broker=name, group=group, topic=topic, until=until))
+            check_names(self.path, names_with(asking(opened)), group=group, topic=topic, broker=broker)
+            return Rows(frame=ask(opened, asked.queue_lags))
 
         return self._answered(quickly, on_spark)
 

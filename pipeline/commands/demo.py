@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from pipeline.files.unpacking import unpack
 from pipeline.importing.import_store import import_store
-from pipeline.lag.lag import LAG_READS, lag_rows
+from pipeline.lag.lag_sql import AskedLag
 from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.views import create_views
@@ -103,8 +103,8 @@ def run_demo(spark: SparkSession, lake_path: str | None, *, run_id: Callable[[],
         for line in comparison.lines():
             say(line)
         say(f"\nLag of three groups of {CONSUMED_STORE!r}, a broker that real clients had used for a minute:\n")
-        create_views(replayed, LAG_READS)
-        show_rows(lag_rows(spark, group=None, topic=None, until=None).where(F.col("Group").isin(*_SHOWN_GROUPS)), "table")
+        lag = AskedLag().consumer_progress
+        show_rows(create_views(replayed, lag).sql(lag).where(F.col("Group").isin(*_SHOWN_GROUPS)), "table")
         _say_where_to_look(root, kept=lake_path is not None)
         return comparison.differ
 

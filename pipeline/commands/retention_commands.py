@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -23,11 +23,12 @@ from pipeline.commands.cli import (
     settings_options,
 )
 from pipeline.settings.quantities import size_in_bytes
-from pipeline.terminal import progress_to_stderr, show_rows, show_streamed
+from pipeline.terminal import progress_to_stderr, show_streamed
 
 if TYPE_CHECKING:
     from pipeline.embedded.database import EmbeddedLake
-    from pipeline.lag.retention_rows import Forecast, RetentionQuestion
+    from pipeline.lag.retention import Forecast, RetentionQuestion
+    from pipeline.lake.asking import AskAll, Row
 
 
 def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -96,7 +97,7 @@ def retention_command(
     Files are deleted by the broker's rules: fileReservedTime, deleteWhen, diskMaxUsedSpaceRatio, cleanFileForciblyEnable. The settings are
     those of the import, overridden by --properties and --set. As json and csv, times are in ms.
     """
-    from pipeline.lag.retention_rows import RetentionQuestion
+    from pipeline.lag.retention import RetentionQuestion
 
     if disk_used is not None and disk_size is None:
         raise click.UsageError("--disk-used goes with --disk-size")
@@ -136,38 +137,37 @@ class AskedRetention:
 
     def show_quickly(self, lake: EmbeddedLake) -> None:
         """Show the losses with the embedded engine."""
-        from pipeline.delta.delta_sql import literal
         from pipeline.embedded.questions import errors_told
-        from pipeline.lag.retention_rows import FORECAST, HIDDEN, forecast, losses, risks, with_texts
         from pipeline.lake.committed import chosen_broker
 
         with errors_told():
-            name = chosen_broker(lake.root, self.broker, lake.names("brokerName", ("broker",)))
-            [[stored]] = lake.asked([f"SELECT properties FROM broker WHERE brokerName = {literal(name)}"])  # noqa: S608
-            question = self.question(stored["properties"] or {})
-            found = forecast(lake.asked, name, question)
-            answer = lake.query(risks(name, question))
-            rows = losses(found, (dict(zip(answer.names, row, strict=True)) for row in answer.rows))
-        names = [*(one for one in answer.names if one not in HIDDEN), *FORECAST]
-        shown = map(with_texts, rows) if self.form == "table" else rows
-        show_streamed(names, ([row[one] for one in names] for row in shown), self.form)
-        _warn(found)
+            found = self._found(lake.asked, chosen_broker(lake.root, self.broker, lake.names("brokerName", ("broker",))))
+        self._show(*found)
 
     def show(self, engine: Engine, lake: str) -> None:
         """Show the losses with Spark."""
-        from pipeline.lag.retention import for_people, retention
         from pipeline.lake.opened_broker import OpenedBroker
+        from pipeline.lake.views import asking
 
         with engine.session(reads=lake, broker=self.broker) as spark:
             opened = OpenedBroker.of(spark, lake, self.broker)
-            found, rows = retention(opened, self.question(opened.properties()))
-            show_rows(for_people(rows) if self.form == "table" else rows, self.form)
-        _warn(found)
+            found = self._found(asking(opened.lake), opened.name)
+        self._show(*found)
 
+    def _found(self, ask: AskAll, broker: str) -> tuple[Forecast, list[Row]]:
+        from pipeline.delta.delta_sql import literal
+        from pipeline.lag.retention import retention
 
-def _warn(forecast: Forecast) -> None:
-    if forecast.times_are_late:
-        progress_to_stderr(
-            "files of the commit log were written to later than the store's last message: they were copied without their times, by which "
-            "the broker deletes (cp -p and rsync -t keep them)"
-        )
+        [[stored]] = ask([f"SELECT properties FROM broker WHERE brokerName = {literal(broker)}"])  # noqa: S608
+        return retention(ask, broker, self.question(stored["properties"] or {}))
+
+    def _show(self, forecast: Forecast, rows: Iterable[Row]) -> None:
+        from pipeline.lag.retention import COLUMNS, with_texts
+
+        shown = map(with_texts, rows) if self.form == "table" else rows
+        show_streamed(COLUMNS, ([row[name] for name in COLUMNS] for row in shown), self.form)
+        if forecast.times_are_late:
+            progress_to_stderr(
+                "files of the commit log were written to later than the store's last message: they were copied without their times, "
+                "by which the broker deletes (cp -p and rsync -t keep them)"
+            )

@@ -85,9 +85,9 @@ def _of_groups(rows: Sequence[Row], clusters: Mapping[str, str]) -> list[Metric]
     retry, dlq, others = (_of_all_brokers(some) for some in _by_kind(rows))
     millis = "How long the next message of a group has waited in ms, until the last message of the store."
     return [
-        _gauge("rocketmq_group_diff", "Messages that a group is behind.", others, "lag", diff),
-        _gauge("rocketmq_group_retrydiff", "Messages of its retry topic that a group is behind.", retry, "lag", diff),
-        _gauge("rocketmq_group_dlqdiff", "Messages of its dead letter topic that a group is behind.", dlq, "lag", diff),
+        _gauge("rocketmq_group_diff", "Lag of a group on a topic, in messages.", others, "lag", diff),
+        _gauge("rocketmq_group_retrydiff", "Lag of a group on its retry topic, in messages.", retry, "lag", diff),
+        _gauge("rocketmq_group_dlqdiff", "Lag of a group on its dead letter topic, in messages.", dlq, "lag", diff),
         _gauge("rocketmq_consumer_offset", "Offsets that a group has stored, all queues together.", rows, "stored", of_group),
         _gauge("rocketmq_group_get_latency_by_storetime", millis, rows, "lagMillis", of_group),
     ]

@@ -1,32 +1,222 @@
-"""`pullsim retention`: which messages groups will lose to the deletion of old files, when, and which fileReservedTime would prevent it."""
+"""`pullsim retention`: which messages groups will lose to the deletion of old files, when, and which fileReservedTime would prevent it.
+
+This module needs no Spark: either engine runs its queries.
+
+The driver forecasts the deletion of each file of the commit log (one for each GiB). A row for each group and queue, with the queue's
+messages in each file, then gets its loss. Columns that need no forecast come from the view retention_risk.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pipeline.delta.delta_sql import literal
+from pipeline.lag.lag_sql import check_names
+from pipeline.lake.asking import AskAll, Row, names_with
+from pipeline.lake.committed import LakeError
+from pipeline.settings.quantities import LAST_OF_YEAR_9999, utc_time
+from pipeline.settings.settings import BrokerSettings, camel_case
+from udfs.cleaning.clean_commit_log import CleanSettings
+from udfs.cleaning.log_retention import Deletion, Disk, LogFile, Outlook, Share, aged_from, file_deletions, loss_of
 
-from pipeline.lag.lag import time_in_utc
-from pipeline.lag.retention_rows import FORECAST, HIDDEN, ORDER, TIMES, Forecast, RetentionQuestion, forecast, foreseen, risks
-from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.lake.views import asking, create_views
+NOT_DELETED, NO_RATE, IN_TIME, NO_FILE = "NOT_DELETED", "NO_RATE", "IN_TIME", "NO_FILE"
+_LATE = 86_400_000  # ms; a file's last write may be this much later than its last message
+_RISKS = """
+WITH risk AS (
+  SELECT
+    brokerName, consumerGroup, topic, queueId, consumerOffset, minOffset, brokerOffset, lostMessages, {rate} AS consumedPerHour,
+    CASE WHEN reason IN ('NO_OFFSET', 'NO_QUEUE', 'NOTHING_WAITS') THEN reason END AS whyNot,
+    greatest(consumerOffset, minOffset) AS nextOffset
+  FROM retention_risk
+  WHERE {condition}
+), wanted AS (
+  SELECT r.brokerName, r.topic, r.queueId, min(r.nextOffset) AS nextOffset, max(b.mappedFileSizeCommitLog) AS fileSize
+  FROM risk r JOIN broker b ON b.brokerName = r.brokerName
+  WHERE r.whyNot IS NULL
+  GROUP BY r.brokerName, r.topic, r.queueId
+), share AS (
+  SELECT
+    e.topic, e.queueId, e.physicOffset - e.physicOffset % w.fileSize AS from_offset,
+    min(e.queueOffset) AS first, max(e.queueOffset) + 1 AS end, CAST(sum(e.size) AS BIGINT) AS size
+  FROM consume_queue e
+  JOIN wanted w
+    ON e.brokerName = w.brokerName AND e.topic = w.topic AND e.queueId = w.queueId AND e.queueOffset >= w.nextOffset
+  WHERE e.size < 2147483647
+  GROUP BY ALL
+), shares AS (
+  SELECT topic, queueId, array_sort(collect_list(struct(from_offset, first, end, size))) AS shares
+  FROM share
+  GROUP BY topic, queueId
+)
+SELECT r.*, s.shares
+FROM risk r
+LEFT JOIN shares s ON s.topic = r.topic AND s.queueId = r.queueId"""
+# columns of times, in ms
+_TIMES = ("lossAt", "deletedAt")
+# columns by which rows are sorted, NULL last
+_ORDER = (*_TIMES, "consumerGroup", "topic", "queueId")
+# columns of `_risks` that the rows have too, and those that the forecast adds
+_KNOWN = (
+    "brokerName",
+    "consumerGroup",
+    "topic",
+    "queueId",
+    "consumerOffset",
+    "minOffset",
+    "brokerOffset",
+    "lostMessages",
+    "consumedPerHour",
+)
+_FORECAST = ("nextFile", "deletedAt", "cause", "lossAt", "lossMessages", "lossBytes", "minOffsetThen", "neededReservedHours", "reason")
+COLUMNS: Final = (*_KNOWN, *_FORECAST)
 
 
-def retention(broker: OpenedBroker, question: RetentionQuestion) -> tuple[Forecast, DataFrame]:
-    """Return the forecast of a broker's commit log, and a row for each group and queue; docs/retention.md has the columns.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionQuestion:
+    """The arguments of a forecast of deletions.
+
+    Attributes:
+        settings: settings of the broker.
+        zone: time zone of the broker's clock.
+        group: only this group; None for all.
+        topic: only this topic; None for all.
+        at: start of the forecast, ms; None for the time of the store's last message.
+        rate: messages a second that each group consumes of each queue; None for the rates in lag_history.
+        growth: growth of the log, bytes a second; None for the growth in its last day.
+        disk_size: bytes of the disk; None for a disk that is never full.
+        disk_used: used bytes of the disk; None for the bytes of the store.
+    """
+
+    settings: BrokerSettings
+    zone: dt.tzinfo
+    group: str | None = None
+    topic: str | None = None
+    at: int | None = None
+    rate: float | None = None
+    growth: float | None = None
+    disk_size: int | None = None
+    disk_used: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The forecast of a broker's commit log.
+
+    Attributes:
+        outlook: input of the forecast.
+        deletions: first offset of a file -> its deletion.
+        aging: first offset of a file -> when it begins to age.
+        times_are_late: whether files were last written after the store's last message, because a copy did not keep their times.
+    """
+
+    outlook: Outlook
+    deletions: Mapping[int, Deletion]
+    aging: Mapping[int, int | None]
+    times_are_late: bool
+
+
+def retention(ask: AskAll, broker: str, question: RetentionQuestion) -> tuple[Forecast, list[Row]]:
+    """Return the forecast of a broker's commit log, and rows of COLUMNS for each group and queue; docs/retention.md explains the columns.
+
+    Args:
+        ask: asks the lake.
+        broker: name of the broker, which the lake has.
+        question: the arguments of the forecast.
 
     Raises:
         LakeError: the lake has no file of the log, not the group or not the topic, or the time or the disk's size is impossible.
     """
-    found = forecast(asking(broker.lake), broker.name, question)
-    query = risks(broker.name, question)
-    given = create_views(broker.lake, query).sql(query)
-    types = dict(given.drop(*HIDDEN).dtypes) | FORECAST
-    rows = given.mapInArrow(partial(foreseen, found), ", ".join(f"{name} {kind}" for name, kind in types.items()))
-    return found, rows.orderBy(*(F.col(name).asc_nulls_last() for name in ORDER))
+    found = _forecast(ask, broker, question)
+    [risks] = ask([_risks(broker, question)])
+    rows = [{name: row[name] for name in _KNOWN} | dict.fromkeys(_FORECAST) | _loss(found, row) for row in risks]
+    return found, sorted(rows, key=lambda row: [(row[name] is None, row[name]) for name in _ORDER])
 
 
-def for_people(rows: DataFrame) -> DataFrame:
-    """Return the rows with their times as texts in UTC."""
-    return rows.withColumns({name: time_in_utc(name) for name in TIMES})
+def _forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast:
+    mine = f"brokerName = {literal(broker)}"
+    queries = [
+        f"SELECT maxStoreTimestamp, maxPhyOffset FROM broker WHERE {mine}",
+        f"SELECT fromOffset, mtimeMs, length FROM store_file WHERE {mine} AND kind = 'commitlog' ORDER BY fromOffset",
+        f"SELECT max(growth) AS growth FROM log_file_deletion WHERE {mine}",
+        f"SELECT CAST(sum(length) AS BIGINT) AS used FROM store_file WHERE {mine}",
+    ]
+    check_names("", names_with(ask), group=question.group, topic=question.topic, broker=None)
+    [known], log, [found], [stored] = ask(queries)
+    last = known["maxStoreTimestamp"]
+    since = last if question.at is None else question.at
+    if since is None:
+        raise LakeError(f"expected a message of broker {broker!r}, whose time is looked ahead from, found none; give a time with --at")
+    if not 0 <= since <= LAST_OF_YEAR_9999:
+        raise LakeError(f"expected a time from 1970 to the year 9999 to look ahead from, in ms, found {since}; give one with --at")
+    if not log:
+        raise LakeError(f"expected files of the commit log of broker {broker!r} in store_file, found none; import the store")
+    # a file that the broker created at its start has no modification time
+    files = [LogFile(row["fromOffset"], row["mtimeMs"] if (row["mtimeMs"] or 0) > 0 else since, row["length"]) for row in log]
+    growth = found["growth"] if question.growth is None else question.growth
+    room = files[-1].from_offset + files[-1].length - known["maxPhyOffset"]
+    outlook = Outlook(
+        since=since,
+        zone=question.zone,
+        settings=CleanSettings(**{field.name: question.settings.value(camel_case(field.name)) for field in fields(CleanSettings)}),
+        growth=growth,
+        fills_at=since + int(room * 1000 / growth) if growth > 0 else None,
+        disk=None if question.disk_size is None else _disk(question.disk_size, question.disk_used, stored["used"] or 0),
+    )
+    return Forecast(
+        outlook=outlook,
+        deletions=dict(zip((file.from_offset for file in files), file_deletions(files, outlook), strict=False)),
+        aging=aged_from(files, outlook),
+        times_are_late=last is not None and any(file.modified > last + _LATE for file in files[:-1]),
+    )
+
+
+def _disk(size: int, used: int | None, stored: int) -> Disk:
+    used = stored if used is None else used
+    if used > size:
+        raise LakeError(f"expected a disk of at least {used} bytes, which are used, found --disk-size {size}")
+    return Disk(size, used)
+
+
+def _risks(broker: str, question: RetentionQuestion) -> str:
+    """Return the query for a row for each group and queue, with what `_loss` needs."""
+    conditions = [f"brokerName = {literal(broker)}"]
+    if question.group is not None:
+        conditions.append(f"consumerGroup = {literal(question.group)}")
+    if question.topic is not None:
+        conditions.append(f"topic = {literal(question.topic)}")
+    rate = "consumerOffsetPerHour" if question.rate is None else f"CAST('{question.rate * 3600!r}' AS DOUBLE)"
+    return _RISKS.format(rate=rate, condition=" AND ".join(conditions))
+
+
+def with_texts(row: Row) -> Row:
+    """Return a row whose times are texts in UTC; None for a time after the year 9999, as bytes that are no message can give any time."""
+    return {**row, **{name: _text(row[name]) for name in _TIMES}}
+
+
+def _text(millis: int | None) -> str | None:
+    time = None if millis is None else utc_time(millis)
+    return None if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
+
+
+def _loss(forecast: Forecast, row: Row) -> dict[str, Any]:
+    if row["whyNot"]:
+        return {"reason": row["whyNot"]}
+    mine = [Share(**share) for share in row["shares"] or () if share["end"] > row["nextOffset"]]
+    if not mine:
+        return {"reason": NO_FILE}
+    rate = None if row["consumedPerHour"] is None else row["consumedPerHour"] / 3600
+    loss = loss_of(mine, row["nextOffset"], rate, forecast.outlook, forecast.deletions, forecast.aging, row["minOffset"])
+    return {
+        "nextFile": loss.next_file,
+        "deletedAt": loss.deletion.time if loss.deletion else None,
+        "cause": loss.deletion.cause if loss.deletion else None,
+        "lossAt": loss.loss_at,
+        "lossMessages": loss.messages,
+        "lossBytes": loss.size,
+        "minOffsetThen": loss.min_offset,
+        "neededReservedHours": loss.needed_reserved_hours,
+        "reason": NO_RATE if rate is None else None if loss.loss_at is not None else IN_TIME if loss.deletion else NOT_DELETED,
+    }

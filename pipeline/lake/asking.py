@@ -16,3 +16,8 @@ def known_names(column: str, tables: Sequence[str]) -> str:
     """The query for the names in a column of tables."""
     listed = " UNION ALL ".join(f"SELECT {column} AS name FROM {table}" for table in tables)
     return f"SELECT DISTINCT name FROM ({listed}) WHERE name IS NOT NULL"
+
+
+def names_with(ask: AskAll) -> Callable[[str, Sequence[str]], list[str]]:
+    """Return the function that gives the sorted names in a column of tables."""
+    return lambda column, tables: sorted(row["name"] for row in next(ask([known_names(column, tables)])))

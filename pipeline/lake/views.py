@@ -51,7 +51,7 @@ def asking(lake: Lake) -> AskAll:
 
     def ask_all(queries: Sequence[str]) -> Iterator[Sequence[Row]]:
         spark = create_views(lake, "\n".join(queries))
-        return ([row.asDict() for row in spark.sql(query).collect()] for query in queries)
+        return ([row.asDict(recursive=True) for row in spark.sql(query).collect()] for query in queries)
 
     return ask_all
 

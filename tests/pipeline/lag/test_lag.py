@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeline.importing.import_store import import_store
-from pipeline.lag.lag import lag_rows
-from pipeline.lag.lag_sql import diff_total
+from pipeline.lag.lag_sql import AskedLag, diff_total
 from pipeline.lake.lake import Lake
 from pipeline.lake.views import create_views
 from pipeline.settings.settings import BrokerSettings
@@ -326,7 +325,7 @@ def test_watched_lag_is_shown_again_when_the_lake_has_changed_and_not_before(
 def test_waiting_time_until_now_is_counted_for_what_waits_only(spark: SparkSession, lake: Path, found: Rows) -> None:
     as_of = found["broker-b", "slow", "orders", 2]["asOf"]
     until = dt.datetime.fromtimestamp(as_of / 1000 + 60, dt.UTC)
-    rows = lag_rows(views_of(spark, lake), group=None, topic=None, until=until).where("`Broker Name` = 'broker-b'").collect()
+    rows = views_of(spark, lake).sql(AskedLag(until=until).consumer_progress).where("`Broker Name` = 'broker-b'").collect()
     for row in rows:
         before = found["broker-b", row["Group"], row["Topic"], row["QID"]]
         waited = before["lagMillis"] if before["lagMillis"] is None or before["lag"] == 0 else before["lagMillis"] + 60_000
