@@ -21,6 +21,7 @@ from pipeline.importing.load_store import LoadedStore
 from pipeline.importing.log_survey import FileSurvey, survey_log
 from pipeline.importing.store_source import LOADED_QUEUE
 from pipeline.lake.computed_once import computed_once
+from pipeline.lake.local_rows import frame_of_tasks
 from pipeline.rows.unmapped_files import FOLDER, walk_tree
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import STORE_FILE
@@ -145,14 +146,10 @@ def _rows_of_odd(store: StoreFiles, broker: str, path: FilePath) -> Iterator[tup
 def _queue_rows(spark: SparkSession, store: StoreFiles, broker: str, topics: Sequence[str]) -> DataFrame:
     groups = [topics[start : start + _TOPICS_A_TASK] for start in range(0, len(topics), _TOPICS_A_TASK)]
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column("id").to_pylist():
-                for topic in groups[index]:
-                    for queue_id in lf.queue_ids(store, topic):
-                        yield _queue(store, broker, topic, queue_id)
+    def queues(group: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return (_queue(store, broker, topic, queue_id) for topic in group for queue_id in lf.queue_ids(store, topic))
 
-    return spark.range(0, len(groups), 1, max(len(groups), 1)).mapInArrow(read, LOADED_QUEUE.schema)
+    return frame_of_tasks(spark, groups, queues, LOADED_QUEUE.schema)
 
 
 def _queue(store: StoreFiles, broker: str, topic: str, queue_id: int) -> pa.RecordBatch:

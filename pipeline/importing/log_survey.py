@@ -5,13 +5,14 @@ Broker source (4.9.3): CommitLog.recoverNormally, which reads and checks the las
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pipeline.files.store_files import StoreFiles
+from pipeline.lake.local_rows import frame_of_tasks
 from pipeline.rows.log_batches import topics_of, walks
 from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.schema.arrow_types import arrow_of
@@ -78,16 +79,14 @@ def survey_log(spark: SparkSession, store: StoreFiles, files: Sequence[MappedFil
     """
     first_recovered = len(files) - len(files_to_walk(files)) if check_crc is not None else len(files)
 
-    def survey(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column("id").to_pylist():
-                walk = FileWalk(name=files[index].name, end=files[index].wrote, ended=WalkEnd.LIMIT)
-                if index >= first_recovered:
-                    walk = lf.walk_log_file(store, files[index], check_crc=bool(check_crc))
-                found = survey_file(index, walk, files[index], store.content(COMMIT_LOG, files[index].name))
-                yield pa.RecordBatch.from_pylist([asdict(found)], schema=_ARROW)
+    def survey(index: int) -> list[pa.RecordBatch]:
+        walk = FileWalk(name=files[index].name, end=files[index].wrote, ended=WalkEnd.LIMIT)
+        if index >= first_recovered:
+            walk = lf.walk_log_file(store, files[index], check_crc=bool(check_crc))
+        found = survey_file(index, walk, files[index], store.content(COMMIT_LOG, files[index].name))
+        return [pa.RecordBatch.from_pylist([asdict(found)], schema=_ARROW)]
 
-    rows = spark.range(0, len(files), 1, max(len(files), 1)).mapInArrow(survey, _DDL).collect()
+    rows = frame_of_tasks(spark, range(len(files)), survey, _DDL).collect()
     return sorted((FileSurvey(**row.asDict()) for row in rows), key=lambda found: found.index)
 
 

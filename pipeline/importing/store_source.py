@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pipeline.files.store_files import StoreFiles
+from pipeline.lake.local_rows import frame_of_tasks
 from pipeline.rows.log_batches import Stretch, stretch_batches
 from pipeline.rows.queue_batches import LogIndex, QueueFile, QueueReader, unpack_segments
 from pipeline.schema.arrow_types import arrow_schema
@@ -221,11 +222,4 @@ def read_table(spark: SparkSession, reader: StoreReader) -> DataFrame:
 
     Spark would plan a Python data source in two new processes that import everything again.
     """
-    partitions = reader.partitions()
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column("id").to_pylist():
-                yield from reader.read(partitions[index])
-
-    return spark.range(0, len(partitions), 1, max(len(partitions), 1)).mapInArrow(read, reader.table.schema)
+    return frame_of_tasks(spark, reader.partitions(), reader.read, reader.table.schema)

@@ -1,9 +1,15 @@
-"""A DataFrame of rows that the driver holds as an Arrow table."""
+"""DataFrames of rows that the driver holds as an Arrow table, or that tasks make from items that the driver holds."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+Item = TypeVar("Item")
 
 
 def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -12,3 +18,14 @@ def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
     Surprise: Spark 4.2 loses the rows after an empty chunk of the table, so the chunks are joined first.
     """
     return spark.createDataFrame(rows.combine_chunks())
+
+
+def frame_of_tasks(
+    spark: SparkSession, items: Sequence[Item], rows_of: Callable[[Item], Iterable[pa.RecordBatch]], schema: StructType | str
+) -> DataFrame:
+    """The rows of `schema` that tasks make, each from one of the items; the rows stand in the order of the items."""
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return (found for batch in batches for index in batch.column("id").to_pylist() for found in rows_of(items[index]))
+
+    return spark.range(0, len(items), 1, max(len(items), 1)).mapInArrow(rows, schema)

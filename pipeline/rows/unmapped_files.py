@@ -6,7 +6,7 @@ file. Other folders may have any files; their bytes are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pipeline.delta.task_rows import TaskRows, rows_made
 from pipeline.files.store_files import StoreFiles
 from pipeline.lake.computed_once import computed_once
-from pipeline.lake.local_rows import frame_of
+from pipeline.lake.local_rows import frame_of, frame_of_tasks
 from pipeline.rows.log_batches import used_ranges
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import STORE_FILE, STORE_FILE_RANGE
@@ -101,17 +101,14 @@ def other_files(spark: SparkSession, store: StoreFiles, broker: str, *, has_log:
     topics = lf.topics(store)
     groups = [topics[start : start + _TOPICS_A_TASK] for start in range(0, len(topics), _TOPICS_A_TASK)]
 
-    def of_group(index: int) -> Iterator[pa.RecordBatch]:
-        return (_rows(broker, beside_queues(store, topic)) for topic in groups[index])
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return (rows for batch in batches for index in batch.column("id").to_pylist() for rows in of_group(index))
+    def of_group(group: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        return (_rows(broker, beside_queues(store, topic)) for topic in group)
 
     beside = _rows(broker, beside_mapped_files(store, has_log=has_log))
     if len(groups) <= 1:
-        found = [beside, *(rows for index in range(len(groups)) for rows in of_group(index))]
+        found = [beside, *(rows for group in groups for rows in of_group(group))]
         return frame_of(spark, pa.Table.from_batches(found))
-    of_topics = computed_once(spark.range(0, len(groups), 1, len(groups)).mapInArrow(read, STORE_FILE.schema), eager=False)
+    of_topics = computed_once(frame_of_tasks(spark, groups, of_group, STORE_FILE.schema), eager=False)
     return of_topics.unionByName(frame_of(spark, pa.Table.from_batches([beside])))
 
 

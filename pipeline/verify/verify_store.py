@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.found_store import odd_queues
 from pipeline.lake.computed_once import computed_once
+from pipeline.lake.local_rows import frame_of_tasks
 from pipeline.lake.session import tasks_at_once
 from pipeline.rows.log_batches import walks
 from pipeline.rows.unmapped_files import beside_mapped_files, beside_queues
@@ -135,13 +136,7 @@ def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progr
     progress("finding the end of the commit log")
     plan = plan_of(store, settings, _TASKS_A_CORE * tasks_at_once(spark))
     progress(f"checking the files in {plan.tasks:,} tasks")
-
-    def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for task in batch.column("id").to_pylist():
-                yield from map(_rows, plan.run(task))
-
-    rows = spark.range(0, plan.tasks, 1, max(plan.tasks, 1)).mapInArrow(check, _DDL)
+    rows = frame_of_tasks(spark, range(plan.tasks), lambda task: map(_rows, plan.run(task)), _DDL)
     for odd in plan.odd:
         rows = rows.unionByName(spark.createDataFrame(_rows(odd).to_pylist(), _DDL))
     return _verified(computed_once(rows))
