@@ -28,6 +28,7 @@ from pipeline.capture.registrations import BATCH_ROWS, batches_of, with_registra
 from pipeline.capture.segments import COLUMNS, PackedSegments, pack_segments
 from pipeline.delta.delta_sql import literal
 from pipeline.files.store_files import filesystem_of, refuse_pipe
+from pipeline.lake.computed_once import kept
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
@@ -110,8 +111,7 @@ def run_capture(
     """
     progress(f"reading {path}")
     digest = digest_of(path)
-    found = captured_rows(broker.lake, path, digest).persist()
-    try:
+    with kept(captured_rows(broker.lake, path, digest)) as found:
         writer = LakeWriter(broker.lake, run_id=run_id, what="capture", broker=broker.name)
         counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
         progress(f"writing {counts.get(PULL, 0):,} pulls")
@@ -123,8 +123,6 @@ def run_capture(
             writer.replace_rows(table, rows, f"brokerName = {literal(broker.name)} AND sourceDigest = {literal(digest)}")
         answered = found.where(f"{PULL}.recordedCode IS NOT NULL").count()
         version = writer.commit(now())
-    finally:
-        found.unpersist()
     return Captured(
         broker=broker.name,
         pulls=counts.get(PULL, 0),

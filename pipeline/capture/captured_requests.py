@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pipeline.capture.pull_checks import checked
 from pipeline.capture.replay_captured import PROCESSED_AT, captured_pulls, request_json
 from pipeline.files.output_file import output_file, write_lines
+from pipeline.lake.computed_once import kept
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.requests.request_lines import SCHEMA
 from pipeline.settings.settings import BrokerSettings
@@ -51,11 +52,7 @@ def write_captured_requests(broker: OpenedBroker, settings: BrokerSettings, path
         LakeError: no traffic of the broker was captured.
         OutputError: the file cannot be written.
     """
-    with output_file(path) as out:
-        rows = captured_requests(broker, settings).persist()
-        try:
-            count = rows.count()
-            write_lines(rows.orderBy("seq").select(F.col("line").alias("value")), out)
-        finally:
-            rows.unpersist()
+    with output_file(path) as out, kept(captured_requests(broker, settings)) as rows:
+        count = rows.count()
+        write_lines(rows.orderBy("seq").select(F.col("line").alias("value")), out)
     return Written(requests=count, left_out=captured_pulls(broker).count() - count)

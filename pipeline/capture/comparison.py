@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pipeline.lake.computed_once import kept
 from pipeline.replay.replay import At
 
 _SHOWN_DIFFERENCES = 3
@@ -97,13 +98,10 @@ def compare_captured(pulls: DataFrame, answered: DataFrame, *, at: At) -> Captur
         .when(F.size("fields") == 0, "same")
         .otherwise(_reason(at)),
     )
-    judged = judged.persist()
-    try:
+    with kept(judged) as judged:
         counts = {(row["kind"], bool(row["held"])): row["count"] for row in judged.groupBy("kind", "held").count().collect()}
         shown = judged.where(F.col("kind").isin(list(_REASONS))).orderBy("seq").limit(_SHOWN_DIFFERENCES)
         first = [_difference(row.asDict(recursive=True)) for row in shown.collect()]
-    finally:
-        judged.unpersist()
     return _summed(counts, first)
 
 

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.files.output_file import OutputError
 from pipeline.files.store_files import is_uri, local_path
+from pipeline.lake.computed_once import kept
 from pipeline.lake.data_files import rows_for_tasks
 from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
@@ -79,21 +80,11 @@ def export_store(broker: OpenedBroker, store: str, *, run_id: str, progress: Pro
     """
     row = broker.require_files()
     files = broker.table(t.STORE_FILE).select("kind", "path", "length", "wrote", "mtimeMs")
-    with folder_beside(store, broker.lake, run_id) as folder, _kept(files.repartition(tasks_at_once(broker.lake.spark))) as files:
+    with folder_beside(store, broker.lake, run_id) as folder, kept(files.repartition(tasks_at_once(broker.lake.spark))) as files:
         made, messages, size = _write_all(broker, folder, files, row["mappedFileSizeCommitLog"], progress)
         progress("setting the times of the files")
         written(files.where(F.col("kind") != FOLDER), folder, close_files)
     return Exported(store=local_path(store), broker=broker.name, files=made, messages=messages, bytes=size)
-
-
-@contextmanager
-def _kept(rows: DataFrame) -> Iterator[DataFrame]:
-    """`rows` in Spark's cache, so that they are computed once; they are removed from it afterwards."""
-    kept = rows.persist()
-    try:
-        yield kept
-    finally:
-        kept.unpersist()
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from pipeline.follow.growth import QUEUE_KEY, SEGMENT_KEY, Growth
 from pipeline.follow.log_tail import Event, LogTail
 from pipeline.importing.import_store import Imported
 from pipeline.lag.lag_history import append_observation
-from pipeline.lake.computed_once import computed_once
+from pipeline.lake.computed_once import computed_once, kept
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.lake.local_rows import frame_of
@@ -74,11 +74,8 @@ class FollowBatches(BatchWork):
         started = self.now()
         row = OpenedBroker(lake, self.broker).row()
         assert row is not None
-        records = batch.where(F.col("event").isNotNull() | (F.col("physicOffset") >= row["maxPhyOffset"])).persist()
-        try:
+        with kept(batch.where(F.col("event").isNotNull() | (F.col("physicOffset") >= row["maxPhyOffset"]))) as records:
             messages = self._add(lake, row, records, number)
-        finally:
-            records.unpersist()
         self.done.batches += 1
         self.done.messages += messages
         self.progress(f"batch {number}: {messages:,} messages added in {(self.now() - started).total_seconds():.1f} s")

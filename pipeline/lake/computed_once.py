@@ -1,6 +1,9 @@
-"""Rows of a frame that are computed once, and outlive the executor that computed them."""
+"""Rows of a frame that are computed once."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
@@ -17,3 +20,13 @@ def computed_once(rows: DataFrame, *, eager: bool = True) -> DataFrame:
     On a cluster two executors hold each row. Spark cannot compute rows again whose only executor has died: the job would fail.
     """
     return rows.localCheckpoint(eager) if is_one_process(rows.sparkSession) else rows.localCheckpoint(eager, _TWICE)
+
+
+@contextmanager
+def kept(rows: DataFrame) -> Iterator[DataFrame]:
+    """Yield rows that Spark keeps, once they are computed, until the block ends; it computes lost ones again."""
+    cached = rows.persist()
+    try:
+        yield cached
+    finally:
+        cached.unpersist()

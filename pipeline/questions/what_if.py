@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from pipeline.capture.captured_requests import captured_requests
 from pipeline.capture.replay_captured import captured_pulls
+from pipeline.lake.computed_once import kept
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.drain import SIDES, Drained, drain
 from pipeline.replay.answer_lines import ANSWER_FIELDS
@@ -117,8 +118,7 @@ def what_if(
         answer(broker, requests, options=options, settings=one, profile=profile).select("seq", _side(name))
         for one, name in zip(pull, SIDES, strict=True)
     ]
-    joined = answers[0].join(answers[1], "seq").withColumn("fields", _differing()).persist()
-    try:
+    with kept(answers[0].join(answers[1], "seq").withColumn("fields", _differing())) as joined:
         sums = joined.agg(F.count("*").alias("pulls"), F.count_if(_changed()).alias("changed"), *_measures()).collect()[0]
         outcomes = (
             joined.groupBy(F.col("current.outcome").alias("before"), F.col("proposed.outcome").alias("after"))
@@ -131,8 +131,6 @@ def what_if(
         if with_drain:
             progress("draining twice")
             drained = drain(broker, requests, joined, pull, into_messages=profile.into_messages)
-    finally:
-        joined.unpersist()
     order = ("status", *_FIELDS)
     measures = {name: (sums[f"{SIDES[0]} {name}"], sums[f"{SIDES[1]} {name}"]) for name in MEASURES}
     return WhatIf(

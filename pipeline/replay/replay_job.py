@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.files.output_file import OutputFile, output_file
-from pipeline.lake.computed_once import computed_once
+from pipeline.lake.computed_once import computed_once, kept
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answered_requests import Comparison, write_and_compare
@@ -190,15 +190,12 @@ def _compare_answers(
     """
     answers = _answers(run, requests, options=options, profile=profile)
     uses = (2 if options.messages else 1) + (out is None)
-    answers = answers.persist() if uses > 1 else answers
-    try:
+    with kept(answers) if uses > 1 else nullcontext(answers) as answers:
         messages = message_fragments(run.broker, answers) if options.messages else None
         rules = run.settings.pull_settings().rules
         errors, comparison = write_and_compare(file, answers, messages, out, with_comparison=options.compare, rules=rules)
         if out is None:
             _append_answers(run, answers, now)
-    finally:
-        answers.unpersist()
     return errors, comparison
 
 

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from pipeline.files.output_file import OutputFile, output_file, write_lines
 from pipeline.importing.import_store import spark_parallelism
+from pipeline.lake.computed_once import kept
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.requests.request_file import Chunk, RequestFile, scan_file
@@ -84,15 +85,12 @@ def run_answer(
     with output_file(out) as written:
         lines = _lines(lake, file)
         source = Source(file.path, rules)
-        events = _answered(lines, source).persist()
-        try:
+        with kept(_answered(lines, source)) as events:
             told = _anew(events, lines, source)
             counted = {row["kind"]: row["count"] for row in told.groupBy("kind").count().collect()}
             progress("writing")
             _to_tables(lake, told, run_id, now)
             _write(told, written)
-        finally:
-            events.unpersist()
     return AnsweredScenarios(scenarios=counted.get("line", 0), steps=counted.get("step", 0), out=out)
 
 

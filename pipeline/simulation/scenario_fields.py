@@ -25,11 +25,9 @@ from udfs.simulation.service_time import CONSTANT, EXPONENTIAL, LOGNORMAL, LONGE
 _LONGEST_RUN = 400 * 86_400 * SECOND
 _TABLE = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\-\"' ]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"\s*[\"']?([A-Za-z0-9_\-]+)[\"']?(?:\s*\.\s*[\"']?([A-Za-z0-9_\-]+)[\"']?)?\s*=")
-
-
 _Rate = Annotated[float, f.number(0.0, 1e7)]
 _RATE = TypeAdapter(_Rate)
-_SIGMA = Annotated[float, f.number(0.0, 5.0)]
+_Sigma = Annotated[float, f.number(0.0, 5.0)]
 
 
 class ScenarioError(WorkloadError):
@@ -65,7 +63,7 @@ def _time_at_random(longest: int, limit: str) -> PlainValidator:
 
     time = Annotated[float, PlainValidator(taken)]
     ends = TypeAdapter(tuple[time, time])
-    tables = {EXPONENTIAL: create_model("Mean", mean=time), LOGNORMAL: create_model("Median", median=time, sigma=_SIGMA)}
+    tables = {EXPONENTIAL: create_model("Mean", mean=time), LOGNORMAL: create_model("Median", median=time, sigma=_Sigma)}
 
     def check(value: object) -> Takes:
         if isinstance(value, list) and len(value) == 2:

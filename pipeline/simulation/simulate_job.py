@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from pipeline.lake.computed_once import kept
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
@@ -67,8 +68,7 @@ def run_simulate(
     progress(f"simulating: {len(variants):,} variant(s), {seeds:,} seed(s) each")
     spark = lake.spark
     simulations, count = _Simulations(text, where, tuple(varied), seeds, topics), len(variants) * seeds
-    rows = spark.range(0, count, 1, count).mapInArrow(simulations.rows, SCHEMA_DDL).persist()
-    try:
+    with kept(spark.range(0, count, 1, count).mapInArrow(simulations.rows, SCHEMA_DDL)) as rows:
         writer = LakeWriter(lake, run_id=run_id, what="simulate", broker=plans[0].brokers[0] or "")
         tables = [one for one in SIMULATED if one is not SIMULATED_TRANSACTIONS or any(two.scenario.transactions for two in variants)]
         own = {one.name: [name for name in one.names if name not in _OF_ALL] for one in tables}
@@ -84,8 +84,6 @@ def run_simulate(
             writer.append(table, mine)
         writer.commit(now())
         lag = _lag_lines(rows)
-    finally:
-        rows.unpersist()
     runs = sorted(told[SIMULATION_RUN.name], key=lambda row: (row["variant"], row["seed"]))
     return Simulated(run_id, runs, lag, told.get(SIMULATED_TRANSACTIONS.name, []))
 

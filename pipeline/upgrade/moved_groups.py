@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from pipeline.lake.computed_once import kept
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.kernel_batches import requests_with_entries
 from pipeline.replay.replay import RequestProfile
@@ -59,8 +60,7 @@ def moved_groups(rules: RuleSets, broker: OpenedBroker) -> MovedGroups:
     moved = rules.apply(broker, pulls, _moved, _SCHEMA, at="snapshot", profile=RequestProfile(into_messages=False, far=False))
     low, high = F.least("goesOnBefore", "goesOnAfter"), F.greatest("goesOnBefore", "goesOnAfter")
     messages = F.greatest(F.least(high, "maxOffset") - F.greatest(low, "minOffset"), F.lit(0).cast("BIGINT"))
-    rows = moved.withColumn("messages", messages).where("messages > 0").persist()
-    try:
+    with kept(moved.withColumn("messages", messages).where("messages > 0")) as rows:
         is_again = F.col("goesOnAfter") < F.col("goesOnBefore")
         (sums,) = rows.agg(
             F.count_if(is_again).alias("again"),
@@ -69,8 +69,6 @@ def moved_groups(rules: RuleSets, broker: OpenedBroker) -> MovedGroups:
             F.coalesce(F.sum(F.when(~is_again, F.col("messages"))), F.lit(0)).alias("skipped_messages"),
         ).collect()
         most = rows.orderBy(F.desc("messages"), "consumerGroup", "topic", "queueId").limit(_SHOWN).collect()
-    finally:
-        rows.unpersist()
     return MovedGroups(committed=pulls.count(), most=[row.asDict() for row in most], **sums.asDict())
 
 
