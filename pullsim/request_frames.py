@@ -7,15 +7,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampType
+from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from pipeline.files.output_file import output_file, write_lines
 from pipeline.files.store_files import filesystem_of
 from pipeline.lake.local_rows import frame_of
 from pipeline.settings.settings import nearest
-from store_format.errors import UnusableInputError
+from store_format.errors import UnusableInputError, printable, quoted_error
 
 if TYPE_CHECKING:
     from pipeline.lake.opened_broker import OpenedBroker
@@ -30,6 +31,8 @@ _OPTIONAL: Final = {
     "suspendTimeoutMillis": pa.int64(),
 }
 _MAX_MSG_NUMS: Final = 32
+_CAUSE_MAX: Final = 300
+_NO_ROWS: Final = "requests: expected at least one request, found a frame without rows"
 
 
 class RequestFrameError(UnusableInputError, ValueError):
@@ -46,7 +49,7 @@ def request_file(broker: OpenedBroker, requests: Any, name: str) -> Iterator[str
         name: name for the file's folder.
 
     Raises:
-        RequestFrameError: the frame has no requests.
+        RequestFrameError: the frame has no requests, or one that no request file may have.
     """
     folder = f"{broker.lake.root}/_requests-{name}"
     filesystem, inside = filesystem_of(folder)
@@ -55,9 +58,24 @@ def request_file(broker: OpenedBroker, requests: Any, name: str) -> Iterator[str
     try:
         with output_file(f"{folder}/requests.jsonl") as out:
             write_lines(lines, out)
-        yield f"{folder}/requests.jsonl"
+        if not filesystem.get_file_info(f"{inside}/requests.jsonl").size:
+            raise RequestFrameError(_NO_ROWS)
+        with _as_rows_of_the_frame(f"{folder}/requests.jsonl") as path:
+            yield path
     finally:
         filesystem.delete_dir(inside)
+
+
+@contextmanager
+def _as_rows_of_the_frame(path: str) -> Iterator[str]:
+    """The path of a frame's file; an error of one of its lines, of the driver or of a worker, becomes one of a row of the frame."""
+    try:
+        yield path
+    except Exception as error:
+        text = str(error) if isinstance(error, UnusableInputError) else quoted_error(str(error)) or ""
+        if not text.startswith(path):
+            raise
+        raise RequestFrameError(f"requests{text.removeprefix(path)}") from error
 
 
 def _table(requests: Any) -> pa.Table:
@@ -69,12 +87,12 @@ def _table(requests: Any) -> pa.Table:
     try:
         of_pandas = hasattr(requests, "iloc")  # its index is no column
         table = pa.Table.from_pandas(requests, preserve_index=False) if of_pandas else pa.table(requests)
-    except (AttributeError, TypeError, ValueError) as error:
-        found = type(requests).__name__
+    except (AttributeError, TypeError, ValueError, pa.ArrowException) as error:
+        found = f"{type(requests).__name__} ({_cause(error)})"
         raise RequestFrameError(f"requests: expected a path, or a frame of pandas, Polars, Arrow or Spark, found {found}") from error
     _check_names(table.column_names)
     if not table.num_rows:
-        raise RequestFrameError("requests: expected at least one request, found a frame without rows")
+        raise RequestFrameError(_NO_ROWS)
     return pa.table({name: _of_request(name, table[name]) for name in table.column_names})
 
 
@@ -85,16 +103,29 @@ def _of_request(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     try:
         if name == "timestamp" and pa.types.is_timestamp(kind):
-            column, is_number = column.cast(pa.timestamp("ms", kind.tz), safe=False), True
-        if pa.types.is_null(kind) or (is_text if wanted == pa.string() else is_number):
-            return column.cast(wanted)
+            # a time is cut to ms; a cast from seconds cuts nothing, and must not overflow
+            column, is_number = column.cast(pa.timestamp("ms", kind.tz), safe=kind.unit == "s"), True
+        if not (pa.types.is_null(kind) or (is_text if wanted == pa.string() else is_number)):
+            raise RequestFrameError(f"requests: column {name}: expected values of type {wanted}, found {kind}")
+        column = column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise RequestFrameError(f"requests: column {name}: expected values of type {wanted}, found others: {error}") from error
-    raise RequestFrameError(f"requests: column {name}: expected values of type {wanted}, found {kind}")
+        raise RequestFrameError(f"requests: column {name}: expected values of type {wanted}, found others: {_cause(error)}") from error
+    if name in _REQUIRED and column.null_count:
+        row = pc.index(column.is_null(), True).as_py()
+        raise RequestFrameError(f"requests: column {name}: expected a value in each row, found null in row {row} (the first is 0)")
+    return column
+
+
+def _cause(error: Exception) -> str:
+    """The text of a library's error, printable; pandas adds texts to those of Arrow, among them the column's name."""
+    text = "; ".join(error.args) if all(isinstance(one, str) for one in error.args) else str(error)
+    return printable(text[:_CAUSE_MAX])
 
 
 def _check_names(names: list[str]) -> None:
     known = [*_REQUIRED, *_OPTIONAL]
+    if twice := [name for name in known if names.count(name) > 1]:
+        raise RequestFrameError(f"requests: expected each column once, found {twice[0]} {names.count(twice[0])} times")
     if missing := [name for name in _REQUIRED if name not in names]:
         raise RequestFrameError(f"requests: expected the columns {', '.join(_REQUIRED)}, found none named {', '.join(missing)}")
     if unknown := [name for name in names if name not in known]:
@@ -122,6 +153,12 @@ def request_lines(requests: DataFrame) -> DataFrame:
     fields.append(F.when(has_filter, of_filter).alias("filter"))
     for name in ("timestamp", "sysFlag", "suspendTimeoutMillis"):
         if name in names:
-            is_time = isinstance(requests.schema[name].dataType, TimestampType)
-            fields.append(F.unix_millis(name).alias(name) if is_time else F.col(name))
+            fields.append(_millis(requests, name).alias(name))
     return requests.select(F.to_json(F.struct(F.struct(*fields).alias("request")), {"ignoreNullFields": "false"}).alias("value"))
+
+
+def _millis(requests: DataFrame, name: str) -> Column:
+    kind = requests.schema[name].dataType
+    if isinstance(kind, TimestampNTZType):  # as Arrow's times without a zone, those of UTC; a plain cast takes the session's zone
+        return F.unix_millis(F.concat(F.col(name).cast("STRING"), F.lit("Z")).cast("TIMESTAMP"))
+    return F.unix_millis(name) if isinstance(kind, TimestampType) else F.col(name)

@@ -89,7 +89,7 @@ def export_store(broker: OpenedBroker, store: str, *, run_id: str, progress: Pro
 
 @contextmanager
 def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
-    """A new folder next to `store`, which is renamed to `store` at the end, or removed after an error."""
+    """A new folder in a folder next to `store`; at the end it is renamed to `store`, after an error removed."""
     if is_uri(store):
         raise OutputError(f"{store}: expected a local directory, found a URI; a store is written to a local or a shared file system")
     target = os.path.realpath(local_path(store))
@@ -101,13 +101,13 @@ def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
         raise OutputError(f"{store}: expected a name for a new directory, or an empty one, found {what}")
     folder = os.path.join(os.path.dirname(target), f".pullsim-{run_id}.part")
     try:
-        os.makedirs(folder)
+        os.makedirs(f"{folder}/store")
     except OSError as error:
         raise OutputError(f"{store}: expected a directory that can be made, found {error}") from error
     try:
-        yield StoreFolder(folder)
+        yield StoreFolder(f"{folder}/store")
         try:
-            os.rename(folder, target)
+            os.rename(f"{folder}/store", target)
         except OSError as error:
             raise OutputError(f"{store}: expected a name that is free, found {error}") from error
     finally:

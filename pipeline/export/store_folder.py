@@ -2,22 +2,26 @@
 
 A task writes records through a mapping of their file, since they are many and not in order. The first task that opens a commit log file
 fills the file's used part with zeros. So a full disk raises an error, where a write to a mapped page without space would kill the process;
-and the pages are allocated in large pieces, not by one fault each. Until then a marker file has the number of bytes to fill, and says
-whether a task has begun.
+and the pages are allocated in large pieces, not by one fault each. The file's state is in a small file in a folder next to the store, so
+that no task, however late, leaves one in the store: the number of bytes to fill, and from when they are filled on, a second word.
 
-A task may run twice at once. Both write the same bytes to the same places, except zeros: the first run of a task that makes files may write
-its marker when others have written records already. So a file with data and a marker without a begin is left as it is.
+A task may run twice at once. Both write the same bytes to the same places, except zeros. Why zeros never replace a record:
+- A state is written under a lock, before its file is made, once, and is there until the export ends. A late second run finds it and changes
+  nothing; a state that a crash cut short is written again, by the run that Spark starts instead.
+- Zeros are written under the same lock, only while the state does not say "filled", and are on the disk before it does.
+- A task opens or maps a file only after it saw "filled". So whoever can write a record knows that no zeros follow; if a task dies while it
+  writes zeros, nobody has written a record, and the next task writes all of them again.
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from io import RawIOBase
-from pathlib import Path
+from contextlib import contextmanager
+from io import FileIO
+from urllib.parse import quote, unquote
 
 import numpy as np
 from cachetools import LRUCache
@@ -29,8 +33,9 @@ from store_format.store_paths import COMMIT_LOG
 _OPEN_AT_ONCE = 64
 # larger buffers need contiguous memory; when memory is fragmented, they are ten times slower
 _ZEROS = bytes(256 << 10)
-# what a marker has after the number of bytes once a task writes the zeros
-_BEGUN = " begun"
+_FILLED = b"filled\n"
+# a state: a number of bytes, and whether they are filled; a crash may cut off the second line, or leave a part of it
+_STATE = re.compile(rb"([0-9]+)\n(filled\n)?")
 
 
 class StoreFolder:
@@ -38,6 +43,7 @@ class StoreFolder:
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self._states = f"{root}.states"
 
     def path_of(self, path: str) -> str:
         """The place of a file by its path below the store; raises if the path leads out of the store."""
@@ -57,20 +63,72 @@ class StoreFolder:
         with _as_store_error(place):
             self._check_root()
             os.makedirs(os.path.dirname(place), exist_ok=True)
-            with suppress(FileExistsError):  # a task may run twice, and other tasks may already write to the file of the first run
-                Path(place).touch(exist_ok=False)
-                if used:
-                    Path(_marker(place)).write_text(str(used))
-            os.truncate(place, length)
+            if used:
+                self._write_state(path, used)
+            with open(place, "ab"):  # a task may run twice, and other tasks may already write to the file of the first run
+                pass
+            if os.path.getsize(place) != length:  # a run that comes late leaves the time of the file
+                os.truncate(place, length)
 
     def close(self, path: str, mtime_ms: int) -> None:
         """Set a file's modification time (0 leaves it) after all writes to it."""
         place = self.path_of(path)
         with _as_store_error(place):
-            with suppress(FileNotFoundError):
-                os.unlink(_marker(place))  # no task opened the file
             if mtime_ms:
                 os.utime(place, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+
+    def fill(self, path: str) -> None:
+        """Write zeros to a file's used part, unless another task did; the next task does it again if a task dies while it writes them.
+
+        Raises:
+            StoreError: the file's state cannot be read.
+            OSError: the file or its state cannot be opened, or the disk is full.
+        """
+        if not os.path.exists(self._state_of(path)):
+            return  # the file has no used part
+        # some file systems lock only files that are open for writing
+        with open(self._state_of(path), "r+b", buffering=0) as state:
+            if self._left(state):
+                try:
+                    fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    self._fill_next(state.name)
+                    fcntl.flock(state, fcntl.LOCK_EX)
+                if left := self._left(state):
+                    _write_zeros(self.path_of(path), left)
+                    state.write(_FILLED)
+
+    def _fill_next(self, state: str) -> None:
+        """Fill the file after that of `state`, which is needed soon, while another task fills that of `state`."""
+        folder, name = os.path.split(state)
+        for other in sorted(other for other in os.listdir(folder) if other > name):
+            with open(f"{folder}/{other}", "rb", buffering=0) as later:
+                is_next = bool(self._left(later))
+            if is_next:
+                self.fill(unquote(other))
+                break
+
+    def _state_of(self, path: str) -> str:
+        return f"{self._states}/{quote(path, safe='')}"
+
+    def _write_state(self, path: str, used: int) -> None:
+        os.makedirs(self._states, exist_ok=True)
+        with open(self._state_of(path), "a+b", buffering=0) as state:
+            fcntl.flock(state, fcntl.LOCK_EX)
+            state.seek(0)
+            if not _STATE.match(state.readall()):
+                state.truncate(0)
+                state.write(b"%d\n" % used)
+
+    @staticmethod
+    def _left(state: FileIO) -> int:
+        """The number of bytes to fill, 0 where they are filled; the file is then at the place of the second line."""
+        state.seek(0)
+        found = _STATE.match(state.readall())
+        if found is None:
+            raise StoreError(state.name, "a number of bytes to fill", "none", hint="export again")
+        state.seek(found.end(1) + 1)
+        return 0 if found[2] else int(found[1])
 
     def _check_root(self) -> None:
         if not os.path.isdir(self.root):
@@ -85,56 +143,10 @@ def _as_store_error(place: str) -> Iterator[None]:
         raise StoreError(place, "a file that can be written", str(error.strerror or error)) from error
 
 
-def _marker(place: str) -> str:
-    folder, name = os.path.split(place)
-    return f"{folder}/.pullsim-{name}.unfilled"
-
-
-def _fill(place: str) -> None:
-    """Write zeros to a file's used part, unless another task did; if a task dies while it writes them, the next task does it."""
-    marker = _marker(place)
-    try:
-        opened = os.open(marker, os.O_RDWR)  # some file systems lock only files that are open for writing
-    except FileNotFoundError:
-        return
-    with os.fdopen(opened, "r+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _fill_next(place)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        if os.path.exists(marker):  # it is gone if another task filled the file while this one waited
-            left, begun, _ = file.read().partition(_BEGUN)
-            with open(place, "r+b", buffering=0) as filled:
-                if begun or not _has_data(filled.fileno()):
-                    file.write(_BEGUN)
-                    file.flush()
-                    _write_zeros(filled, int(left or 0))
-            os.unlink(marker)
-
-
-def _has_data(file: int) -> bool:
-    """Whether an open file is no single hole."""
-    try:
-        os.lseek(file, 0, os.SEEK_DATA)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            return False
-        raise
-    return True
-
-
-def _write_zeros(file: RawIOBase, count: int) -> None:
-    while count:
-        count -= file.write(_ZEROS[:count]) or 0
-
-
-def _fill_next(place: str) -> None:
-    """Fill the file after `place`, which is needed soon, while another task fills `place`."""
-    folder, name = os.path.split(place)
-    later = [other for other in os.listdir(folder) if other > name and os.path.exists(_marker(f"{folder}/{other}"))]
-    if later:
-        _fill(f"{folder}/{min(later)}")
+def _write_zeros(place: str, count: int) -> None:
+    with open(place, "r+b", buffering=0) as file:
+        while count:
+            count -= file.write(_ZEROS[:count]) or 0
 
 
 class _Descriptors(LRUCache[str, int]):
@@ -166,7 +178,7 @@ class OpenFiles:
         """Write bytes at a position of a created file that is long enough; returns their number."""
         place = self.folder.path_of(path)
         if path not in self._files:
-            self._files[path] = self._open(place)
+            self._files[path] = self._open(path)
         file = self._files[path]
         length = os.fstat(file).st_size
         if position < 0 or position + len(data) > length:
@@ -184,15 +196,16 @@ class OpenFiles:
             self._mapped[name] = self._map(f"{COMMIT_LOG}/{name}", length)
         return self._mapped[name]
 
-    def _open(self, place: str) -> int:
+    def _open(self, path: str) -> int:
+        place = self.folder.path_of(path)
         with _as_store_error(place):
-            _fill(place)
+            self.folder.fill(path)
             return os.open(place, os.O_RDWR)
 
     def _map(self, path: str, length: int) -> Bytes:
         place = self.folder.path_of(path)
         with _as_store_error(place):
-            _fill(place)
+            self.folder.fill(path)
             found = os.path.getsize(place)
             if found != length:
                 raise StoreError(place, f"a file of {length} bytes in store_file", f"{found} bytes")

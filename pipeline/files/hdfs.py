@@ -60,8 +60,8 @@ def _opened(authority: str) -> pafs.FileSystem:
     at = f"hdfs://{authority}"
     try:
         Client(at, _FEW_TRIES).get_file_info("/")
-        found = urlsplit(at)
-        return pafs.PyFileSystem(pafs.FSSpecHandler(_Files(found.hostname, found.port, skip_instance_cache=True)))
+        # as it stands: the name of a name service has its case, an IPv6 address its brackets
+        return pafs.PyFileSystem(pafs.FSSpecHandler(_Files(authority, skip_instance_cache=True)))
     except (OSError, RuntimeError, ValueError) as error:
         hint = "give hdfs://HOST:PORT, or a name service of hdfs-site.xml in HADOOP_CONF_DIR"
         raise HdfsError(f"{at}: expected a name node that answers, found {error}; {hint}") from error

@@ -35,6 +35,8 @@ _HADOOP, _ENCRYPTED = "spark.hadoop.", "fs.s3a.connection.ssl.enabled"
 # credentials and place of one bucket, which Hadoop alone understands
 _OF_BUCKET = re.compile(r"spark\.hadoop\.fs\.s3a\.bucket\..+\.(?:access\.key|secret\.key|session\.token|endpoint|endpoint\.region)$")
 _ANY_BUCKET = "give fs.s3a.access.key and the like, which hold for all buckets of a command"
+# a secret of any file system of Hadoop, also one of a bucket or an account, whose name may follow
+_SECRET_NAME = re.compile(r"spark\.hadoop\.(?P<name>fs\.(?:.+\.)?(?:key|password|secret|token)(?:\..+)?)")
 # servers with an endpoint of their own take any region
 _ANY_REGION = "us-east-1"
 # seconds until a connection stands, and until a request without progress ends; tries of a request, of the first one and of the others
@@ -175,6 +177,13 @@ def take_settings(conf: Mapping[str, str]) -> dict[str, str]:
         if value is not None:
             os.environ[variable] = value
     return rest
+
+
+def without_secrets(conf: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The settings of Spark that are no secrets of a file system, and those that are, with Hadoop's names."""
+    secrets = {name: found["name"] for name in conf if (found := _SECRET_NAME.fullmatch(name))}
+    rest = {name: value for name, value in conf.items() if name not in secrets}
+    return rest, {given: conf[name] for name, given in secrets.items()}
 
 
 def s3_filesystem(tries: int = _TRIES) -> pafs.S3FileSystem:

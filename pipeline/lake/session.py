@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from pipeline.files.object_store import s3_access
+from pipeline.files.object_store import s3_access, without_secrets
 from pipeline.lake.driver_start import (
     JAVA_LEAST,
     OPTIONS_OF_JAVA,
@@ -148,12 +148,13 @@ def build_session(
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    conf = dict[str, Any](conf or {})
-    builder = SparkSession.Builder().appName(app_name).config(map=conf)
+    conf, secrets = without_secrets(conf or {})
+    builder = SparkSession.Builder().appName(app_name).config(map=dict[str, Any](conf))
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         submitted = _submitted_session(builder if master is None else builder.master(master))
         if s3:
             _open_s3(submitted)
+        _set(submitted, secrets)
         return _with_functions(submitted) if functions else submitted
     is_local = (master or "local").partition("[")[0] == "local"
     is_plain = is_local and is_plain_start(conf)  # other machines may not see the jars
@@ -185,6 +186,7 @@ def build_session(
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     if s3:
         _open_s3(session)
+    _set(session, secrets)
     return _with_functions(session) if functions else session
 
 
@@ -215,6 +217,12 @@ def _open_s3(session: SparkSession) -> None:
         if session.conf.get(f"{_HADOOP}{name}", None) is None:
             session.conf.set(name, value)
     session.sparkContext.environment.update(access.variables())
+
+
+def _set(session: SparkSession, secrets: Mapping[str, str]) -> None:
+    """Give a session Hadoop's settings that are secrets; as settings of Spark they would be on a command line, as those of `_open_s3`."""
+    for name, value in secrets.items():
+        session.conf.set(name, value)
 
 
 def _started(builder: Any, settings: Mapping[str, str], *, without: str) -> SparkSession:

@@ -151,7 +151,7 @@ WRITTEN = {
     "import": "lake/commit_log/*/*/*.parquet",
     "replay": "lake/pull_response/*.parquet",
     "replay to a file": ".pullsim-*.parts/*",
-    "export": ".pullsim-*.part/commitlog/*",
+    "export": ".pullsim-*.part/store/commitlog/*",
 }
 # an executor may have no task at the moment of its end
 _TRIES = 4

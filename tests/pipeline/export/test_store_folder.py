@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
+import sys
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pipeline.export import store_folder
+from pipeline.export.export_store import folder_beside
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from store_format.errors import StoreError
 from store_format.files.mapped_files import offset_to_file_name
@@ -26,7 +33,8 @@ def path_of(name: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> StoreFolder:
-    made = StoreFolder(str(tmp_path))
+    made = StoreFolder(str(tmp_path / "store"))
+    Path(made.root).mkdir()
     for name in NAMES:
         made.create(path_of(name), LENGTH, USED)
     return made
@@ -64,28 +72,134 @@ def test_a_file_that_is_created_once_more_keeps_what_was_written(folder: StoreFo
     assert Path(folder.root, path_of(NAMES[0])).read_bytes() == b"\x08" + b"\x07" * (USED - 1) + bytes(LENGTH - USED)
 
 
-def test_a_marker_that_comes_late_takes_nothing_back(folder: StoreFolder) -> None:
-    """A task that runs twice at once, and stands still in its first run between the file and its marker."""
-    place = folder.path_of(path_of(NAMES[0]))
-    with OpenFiles(folder) as files:
-        files.log_file(NAMES[0], LENGTH)[100:USED] = 7
-    Path(store_folder._marker(place)).write_text(str(USED))
-    with OpenFiles(folder) as files:
-        files.log_file(NAMES[0], LENGTH)[:1] = 8
+class Stopped:
+    """A thread that runs `work` and stands still before a line of the module, counted from 1; `is_past` where it has fewer lines."""
+
+    def __init__(self, line: int, work: Callable[[], object]) -> None:
+        self._left, self._go, self._stands = line, threading.Event(), threading.Event()
+        self.is_past = False
+        self._thread = threading.Thread(target=self._run, args=(work,))
+        self._thread.start()
+        assert self._stands.wait(10)
+
+    def _run(self, work: Callable[[], object]) -> None:
+        sys.settrace(self._trace)
+        try:
+            work()
+        finally:
+            sys.settrace(None)
+            self.is_past = not self._stands.is_set()
+            self._stands.set()
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != store_folder.__file__:
+            return None
+        self._left -= event == "line"
+        if event == "line" and self._left == 0:
+            self._stands.set()
+            self._go.wait(10)
+        return self._trace
+
+    def go_on(self) -> None:
+        self._go.set()
+        self._thread.join()
+
+
+def created_beside(stopped: Stopped, folder: StoreFolder) -> None:
+    """Create the first file once more, while a first run of the same task stands still; where that one has the lock, it goes on."""
+    second = threading.Thread(target=folder.create, args=(path_of(NAMES[0]), LENGTH, USED))
+    second.start()
+    second.join(0.01)
+    if second.is_alive():
+        stopped.go_on()
+    second.join()
+
+
+@pytest.mark.parametrize("stops", range(1, 25))
+def test_a_run_that_stands_still_takes_nothing_back(tmp_path: Path, stops: int) -> None:
+    """A task runs twice at once, its first run stands still before some line; then one that opens the file does, while another writes."""
+    path = path_of(NAMES[0])
+    for opens in range(1, 30, 2):
+        folder = StoreFolder(str(tmp_path / str(opens)))
+        Path(folder.root).mkdir()
+        first = Stopped(stops, lambda folder=folder: folder.create(path, LENGTH, USED))
+        created_beside(first, folder)
+        with OpenFiles(folder) as files:
+            mapped = files.log_file(NAMES[0], LENGTH)
+            first.go_on()
+            with OpenFiles(folder) as others:
+                other = Stopped(opens, lambda others=others: others.log_file(NAMES[0], LENGTH))
+                mapped[100:USED] = 7
+                other.go_on()
+        written = Path(folder.path_of(path)).read_bytes()
+        assert written == bytes(100) + b"\x07" * (USED - 100) + bytes(LENGTH - USED)
+        assert [str(one.relative_to(folder.root)) for one in Path(folder.root).rglob("*")] == [COMMIT_LOG, path]
+        if first.is_past or other.is_past:
+            break
+
+
+@pytest.mark.parametrize("stops", range(1, 30))
+def test_a_first_run_that_ends_after_the_export_leaves_nothing_in_the_store(tmp_path: Path, stops: int) -> None:
+    folder = StoreFolder(str(tmp_path / "store"))
+    Path(folder.root).mkdir()
+    first = Stopped(stops, lambda: folder.create(path_of(NAMES[0]), LENGTH, USED))
+    created_beside(first, folder)
     folder.close(path_of(NAMES[0]), 0)
-    assert Path(place).read_bytes() == b"\x08" + bytes(99) + b"\x07" * (USED - 100) + bytes(LENGTH - USED)
+    first.go_on()
+    assert [str(one.relative_to(folder.root)) for one in Path(folder.root).rglob("*")] == [COMMIT_LOG, path_of(NAMES[0])]
 
 
-def test_zeros_that_a_dead_task_began_to_write_are_written_by_the_next_one(folder: StoreFolder) -> None:
-    place = folder.path_of(path_of(NAMES[0]))
-    Path(store_folder._marker(place)).write_text(f"{USED} begun")
-    with Path(place).open("r+b") as file:
-        file.write(bytes(4096))
+def test_a_run_that_comes_after_the_export_leaves_the_time_of_a_file(folder: StoreFolder) -> None:
+    folder.close(path_of(NAMES[0]), 1_700_000_000_000)
+    folder.create(path_of(NAMES[0]), LENGTH, USED)
+    assert Path(folder.path_of(path_of(NAMES[0]))).stat().st_mtime == 1_700_000_000
+
+
+def test_an_exported_store_has_its_files_alone(tmp_path: Path) -> None:
+    lake: Any = SimpleNamespace(root=str(tmp_path / "lake"))
+    with folder_beside(str(tmp_path / "store"), lake, "run") as folder:
+        for name in NAMES:
+            folder.create(path_of(name), LENGTH, USED)
+        with OpenFiles(folder) as files:
+            files.log_file(NAMES[0], LENGTH)[:1] = 8
+    assert sorted(one.name for one in (tmp_path / "store").rglob("*")) == [*NAMES, COMMIT_LOG]
+    assert [one.name for one in tmp_path.iterdir()] == ["store"]
+
+
+@pytest.mark.parametrize("left", [b"", b"3", b"30000", b"30000\nfil"])
+def test_a_state_that_a_crash_cut_short_is_written_again(folder: StoreFolder, left: bytes) -> None:
+    """By the task that Spark runs again; the next one to open the file then fills it from its begin."""
+    path = path_of(NAMES[0])
+    Path(folder._state_of(path)).write_bytes(left)
+    folder.create(path, LENGTH, USED)
     with OpenFiles(folder) as files:
         files.log_file(NAMES[0], LENGTH)[:1] = 8
-    with Path(place).open("rb") as file:
+    with Path(folder.path_of(path)).open("rb") as file:
         assert os.lseek(file.fileno(), 0, os.SEEK_HOLE) >= USED
-    assert not Path(store_folder._marker(place)).exists()
+    assert Path(folder._state_of(path)).read_bytes() == b"30000\nfilled\n"
+
+
+@pytest.mark.parametrize("left", [b"", b"3", b"abc"])
+def test_a_state_without_a_number_is_no_file_without_zeros(folder: StoreFolder, left: bytes) -> None:
+    Path(folder._state_of(path_of(NAMES[0]))).write_bytes(left)
+    with OpenFiles(folder) as files, pytest.raises(StoreError, match="expected a number of bytes to fill, found none"):
+        files.log_file(NAMES[0], LENGTH)
+
+
+def test_zeros_that_a_dead_task_began_to_write_are_written_by_the_next_one(folder: StoreFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(place: str, _count: int) -> None:
+        with Path(place).open("r+b") as file:
+            file.write(bytes(4096))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched, OpenFiles(folder) as files:
+        patched.setattr(store_folder, "_write_zeros", dies)
+        with pytest.raises(StoreError, match="No space left"):
+            files.log_file(NAMES[0], LENGTH)
+    with OpenFiles(folder) as files:
+        files.log_file(NAMES[0], LENGTH)[:1] = 8
+    with Path(folder.path_of(path_of(NAMES[0]))).open("rb") as file:
+        assert os.lseek(file.fileno(), 0, os.SEEK_HOLE) >= USED
 
 
 def test_files_that_nobody_writes_to_are_closed_as_zeros_with_their_times(folder: StoreFolder) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import pullsim
 from pipeline.files.object_store import ObjectStoreError, S3Access, is_s3, require_bucket, s3_access, take_settings
 from pipeline.files.store_files import absolute_path
+from pipeline.lake import session
 from pipeline.lake.committed import LakeError, require_there
 from pipeline.main import run
 
@@ -155,3 +158,24 @@ def test_commands_of_local_files_refuse_uris(
     assert (code, len(err.splitlines())) == (2, 1), err
     assert f"error: {named}: expected a local path, found a URI" in err
     assert list(tmp_path.iterdir()) == []
+
+
+SECRETS = ("s3a.encryption.key", "s3a.bucket.b.encryption.key", "s3a.proxy.password", "azure.account.key.a.dfs.core.windows.net", "x.token")
+
+
+def test_secrets_of_hadoop_are_no_settings_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are settings of the session, which no command line has."""
+    started: dict[str, str] = {}
+    of_session: dict[str, str] = {}
+
+    def submitted(builder: Any) -> Any:
+        started.update(builder._options)
+        return SimpleNamespace(conf=SimpleNamespace(set=of_session.__setitem__))
+
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setattr(session, "_submitted_session", submitted)
+    plain = {"spark.hadoop.fs.s3a.threads.max": "7", "spark.hadoop.fs.s3a.encryption.algorithm": "SSE-C", "spark.ui.key": "k"}
+    given = {f"spark.hadoop.fs.{name}": "topsecret" for name in SECRETS}
+    session.build_session(conf=take_settings(plain | given), functions=False)
+    assert started == {"spark.app.name": "pullsim"} | plain
+    assert of_session == {f"fs.{name}": "topsecret" for name in SECRETS}

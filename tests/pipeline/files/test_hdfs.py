@@ -1,0 +1,28 @@
+"""HDFS without a cluster: what hdfs-native is asked for. tests/long/test_hdfs.py has one."""
+
+from __future__ import annotations
+
+import hdfs_native.fsspec
+import pytest
+
+from pipeline.files import hdfs
+
+
+@pytest.mark.parametrize("authority", ["MyCluster", "user@name-node:8020", "[::1]:8020", "name-node", ""])
+def test_the_authority_of_a_uri_is_passed_as_it_stands(authority: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    class Client:
+        def __init__(self, url: str, _config: dict[str, str]) -> None:
+            opened.append(url)
+
+        def get_file_info(self, _path: str) -> None:
+            pass
+
+    monkeypatch.setattr(hdfs, "Client", Client)
+    monkeypatch.setattr(hdfs_native.fsspec, "Client", Client)
+    hdfs._opened.cache_clear()
+    _, inside = hdfs.hdfs_filesystem(f"hdfs://{authority}/lake/a b")
+    hdfs._opened.cache_clear()
+    assert inside == "/lake/a b"
+    assert opened == [f"hdfs://{authority}"] * 2
