@@ -260,7 +260,11 @@ def timers_command(
     """
     if also_past and not messages:
         raise click.UsageError("--all cannot be used without --messages: topics have no rows for what is past")
-    waiting = () if not messages or also_past else ("state IS NULL OR state IN ('PENDING', 'OVERDUE', 'QUEUED', 'CANCEL', 'CANCELLED')",)
+    waiting = (
+        ()
+        if not messages or also_past
+        else ("state IS NULL OR state IN ('PENDING', 'OVERDUE', 'QUEUED', 'CANCEL', 'CANCELLED', 'NO_UNIT')",)
+    )
     listing = TIMER_MESSAGE_LIST if messages else TIMER_LIST
     _show(engine, reader, lake, listing, form=form, sort=sort, limit=limit, broker=broker, topic=topic, more=waiting)
 

@@ -295,6 +295,10 @@ TRANSACTION_LIST: Final = Listing(
 )
 
 
+def _without_unit(messages: int) -> str | None:
+    return f"{_count(messages, 'message')} not due yet without a unit in timerlog: was it imported?" if messages else None
+
+
 def _of_timers(total: Totals) -> str:
     if not total["rows"]:
         return "no timer message waits; brokers before 5.0 have none"
@@ -303,6 +307,7 @@ def _of_timers(total: Totals) -> str:
         f"{total['overdue']:,} overdue: the timer is stuck" if total["overdue"] else None,
         f"the timer has not come to {total['queued']:,} more" if total["queued"] else None,
         f"{total['cancelled']:,} will be dropped" if total["cancelled"] else None,
+        _without_unit(total["without"]),
         f"the broker counts otherwise in {_count(total['miscounted'], 'topic')}" if total["miscounted"] else None,
     )
 
@@ -324,6 +329,7 @@ TIMER_LIST: Final = Listing(
         "overdue": "coalesce(sum(overdue), 0L)",
         "queued": "coalesce(sum(queued), 0L)",
         "cancelled": "coalesce(sum(cancelled), 0L)",
+        "without": "coalesce(sum(withoutUnit), 0L)",
         "miscounted": "count_if(pending <> coalesce(counted, 0L))",
     },
     verdict=_of_timers,
@@ -337,6 +343,7 @@ def _of_timer_messages(total: Totals) -> str:
         _count(total["rows"], "timer message"),
         f"{total['overdue']:,} overdue, the oldest for {duration_text(total['oldest'])}" if total["overdue"] else None,
         f"{total['cancelled']:,} will be dropped" if total["cancelled"] else None,
+        _without_unit(total["without"]),
     )
 
 
@@ -356,6 +363,7 @@ TIMER_MESSAGE_LIST: Final = Listing(
         "overdue": "count_if(state = 'OVERDUE')",
         "oldest": "max(overdueMillis)",
         "cancelled": "count_if(state = 'CANCELLED')",
+        "without": "count_if(state = 'NO_UNIT')",
     },
     verdict=_of_timer_messages,
 )

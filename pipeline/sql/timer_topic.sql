@@ -8,10 +8,11 @@ CREATE OR REPLACE TEMPORARY VIEW timer_topic (
   overdue COMMENT 'messages that were due more than 10 s before asOf',
   queued COMMENT 'messages to which the timer has not come yet',
   cancelled COMMENT 'messages that will be dropped',
+  withoutUnit COMMENT 'messages that are not due and have no unit in timerlog as imported: an import without timerlog has no other ones',
   nextOutMs COMMENT 'when the next one is due, ms',
   lastOutMs COMMENT 'when the last one is, ms',
   readTimeMs COMMENT 'the timer''s clock, ms',
-  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
+  asOf COMMENT 'the greatest storeTimestamp of the broker at its import, ms: a follow does not read timerlog again'
 )
 COMMENT 'What waits in the timer of a broker 5.x, and what the broker counts.'
 AS
@@ -19,6 +20,7 @@ WITH waiting AS (
   SELECT
     brokerName, topic, count_if(state IN ('PENDING', 'OVERDUE', 'CANCELLED')) - count_if(state = 'CANCEL') AS pending,
     count_if(state = 'OVERDUE') AS overdue, count_if(state = 'QUEUED') AS queued, count_if(state = 'CANCELLED') AS cancelled,
+    count_if(state = 'NO_UNIT') AS withoutUnit, max(asOf) AS asOf,
     min(CASE WHEN state IN ('PENDING', 'OVERDUE', 'QUEUED') THEN outMs END) AS nextOutMs,
     max(CASE WHEN state IN ('PENDING', 'OVERDUE', 'QUEUED') THEN outMs END) AS lastOutMs
   FROM timer_message
@@ -27,8 +29,9 @@ WITH waiting AS (
   SELECT brokerName, topic, count FROM pending_messages WHERE file = 'timermetrics'
 )
 SELECT
-  brokerName, topic, coalesce(w.pending, 0L), p.count, coalesce(w.overdue, 0L), coalesce(w.queued, 0L), coalesce(w.cancelled, 0L), w.nextOutMs, w.lastOutMs,
-  c.lastReadTimeMs, b.maxStoreTimestamp
+  brokerName, topic, coalesce(w.pending, 0L), p.count, coalesce(w.overdue, 0L), coalesce(w.queued, 0L), coalesce(w.cancelled, 0L),
+  coalesce(w.withoutUnit, 0L), w.nextOutMs, w.lastOutMs, c.lastReadTimeMs,
+  coalesce(max(w.asOf) OVER (PARTITION BY brokerName), b.maxStoreTimestamp)
 FROM waiting w
 FULL JOIN counted p USING (brokerName, topic)
 LEFT JOIN timer_checkpoint c USING (brokerName)

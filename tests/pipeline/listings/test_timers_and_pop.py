@@ -23,13 +23,13 @@ TIMERS: list[tuple[str, int | None, int, dict[str, str]]] = [
     ("direct", None, 0, {}),  # due when the timer came to it
     ("past", 1, -1000, {}),
     ("rolled", ROLL, -2000, {}),
-    ("cancelled before", CANCEL, -1000, {"TIMER_DEL_UNIQKEY": "alarms+past"}),
+    ("cancelled before", CANCEL, -1000, {"TIMER_DEL_UNIQKEY": "past"}),
     ("stuck", 1, 49_000, {}),  # 11 s before NOW
     ("soon", 1, 51_000, {"TIMER_ROLL_TIMES": "1"}),
     ("dropped", 1, 90_000, {}),
-    ("drops", CANCEL, 90_000, {"TIMER_DEL_UNIQKEY": "alarms+dropped"}),
+    ("drops", CANCEL, 90_000, {"TIMER_DEL_UNIQKEY": "dropped"}),
     ("elsewhere", 1, 91_000, {}),  # the order to drop it is in another slot
-    ("drops elsewhere", CANCEL, 92_000, {"TIMER_DEL_UNIQKEY": "alarms+elsewhere"}),
+    ("drops elsewhere", CANCEL, 92_000, {"TIMER_DEL_UNIQKEY": "elsewhere"}),
     ("far", ROLL, 93_000, {}),
     ("new", None, 0, {}),
 ]
@@ -150,6 +150,63 @@ def test_the_state_of_a_timer_message_follows_from_its_unit_and_the_clock(lake: 
     assert {row[0]: row[2] for row in found if row[2] is not None} == {"stuck": 11_000}
     assert {row[0]: row[3] for row in found if row[3]} == {"soon": 1}
     assert {row[0]: row[4] for row in found} == {name: None if magic is None else READ + slot for name, magic, slot, _ in TIMERS}
+
+
+CHECKPOINT = {"timer_checkpoint": [{"brokerName": "b", "lastReadTimeMs": READ, "lastTimerQueueOffset": len(TIMERS)}]}
+
+
+def states(root: Path, broker: Row, commit_log: list[Row], timer_log: list[Row]) -> dict[str, str | None]:
+    found = {"broker": [{"brokerName": "b"} | broker], "commit_log": commit_log, "timer_log": timer_log}
+    return dict(rows(plain_lake(root / "lake", found | CHECKPOINT), "SELECT uniqKey, state FROM timer_message"))
+
+
+@pytest.mark.parametrize("appended", [None, "False", "True"])
+def test_an_order_names_what_it_drops_as_the_broker_s_setting_says(tmp_path: Path, appended: str | None) -> None:
+    # TimerMessageStore.buildDeleteKey: the topic stands before the key only with appendTopicForTimerDeleteKey
+    orders = {"bare": "short", "with topic": "alarms+long"}
+    names = [*orders, *(key.removeprefix("alarms+") for key in orders.values())]
+    log = [
+        {"brokerName": "b", "topic": WHEEL, "queueId": 0, "queueOffset": number, "physicOffset": number, "storeSize": 1}
+        | {
+            "properties": [
+                ("REAL_TOPIC", "alarms"),
+                ("UNIQ_KEY", name),
+                ("TIMER_OUT_MS", str(NOW + 9)),
+                *([("TIMER_DEL_UNIQKEY", orders[name])] if name in orders else []),
+            ]
+        }
+        for number, name in enumerate(names)
+    ]
+    # the messages to drop are beyond the roll window: they are dropped all the same
+    units = [
+        {"brokerName": "b", "position": number, "magic": CANCEL if name in orders else ROLL, "slotTimeMs": NOW, "physicOffset": number}
+        for number, name in enumerate(names)
+    ]
+    broker = {"maxStoreTimestamp": NOW, "properties": [("appendTopicForTimerDeleteKey", appended)] if appended else []}
+    found = states(tmp_path, broker, log, units)
+    assert {name for name, state in found.items() if state == "CANCELLED"} == {"long" if appended == "True" else "short"}
+    assert found["short"] != found["long"]
+
+
+def test_without_timerlog_no_message_that_is_not_due_counts_as_delivered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = states(tmp_path, {"maxStoreTimestamp": NOW}, messages(), [])
+    due = {name: slot for name, _, slot, _ in TIMERS}
+    assert {name for name, state in found.items() if state == "NO_UNIT"} == {name for name, slot in due.items() if READ + slot > NOW}
+    # due before the last write: delivered at once, or without its unit
+    assert {name for name, state in found.items() if state is None} == {"stuck", "soon"}
+    assert {found[name] for name, slot in due.items() if slot <= 0} == {"DELIVERED", "CANCEL_DONE"}
+    assert run(["timers", "--lake", str(tmp_path / "lake"), "--engine", "duckdb"]) == 0
+    assert "5 messages not due yet without a unit in timerlog" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_follow_makes_no_message_overdue(tmp_path: Path) -> None:
+    log = [row | {"storeTimestamp": READ + 50_000} for row in messages()]
+    later = log[-1] | {"queueOffset": len(TIMERS), "physicOffset": 100 * len(TIMERS), "storeTimestamp": READ + 3_600_000}
+    broker = {"maxStoreTimestamp": READ + 3_600_000, "followedFrom": 100 * len(TIMERS)}
+    found = states(tmp_path, broker, [*log, later], units())
+    assert "OVERDUE" not in found.values()
+    assert found["stuck"] == "PENDING"
+    assert set(rows(tmp_path / "lake", "SELECT asOf FROM timer_topic")) == {(READ + 50_000,)}
 
 
 def test_topics_are_counted_as_the_broker_counts(lake: Path) -> None:
