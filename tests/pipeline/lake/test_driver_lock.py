@@ -7,10 +7,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import obstore
 import pytest
+from obstore.exceptions import AlreadyExistsError, GenericError, PermissionDeniedError, PreconditionError
 from obstore.store import LocalStore, MemoryStore
 
 from pipeline.lake import driver_lock
@@ -26,8 +28,11 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     store = MemoryStore()
     monkeypatch.setattr(driver_lock, "_bucket", lambda name: {"bucket": store}[name])
     monkeypatch.setattr(driver_lock, "_held", {})
+    monkeypatch.setattr(driver_lock, "_checked", set())
     for name, seconds in {"RENEW_SECONDS": 0.05, "DEAD_SECONDS": 0.5, "WAIT_SECONDS": 0.8, "_LOOK_SECONDS": 0.02}.items():
         monkeypatch.setattr(driver_lock, name, seconds)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "unused")
     return store
 
 
@@ -36,17 +41,13 @@ def other_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_lock, "_held", {})
 
 
-def named(bucket: MemoryStore) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(bytes(obstore.get(bucket, KEY).bytes()))
+def named(bucket: MemoryStore, key: str = KEY) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(bytes(obstore.get(bucket, key).bytes()))
     return found
 
 
-def is_free(bucket: MemoryStore) -> bool:
-    try:
-        obstore.head(bucket, KEY)
-    except FileNotFoundError:
-        return True
-    return False
+def is_free(bucket: MemoryStore, key: str = KEY) -> bool:
+    return named(bucket, key) == {"released": True}
 
 
 def test_runs_of_a_process_share_the_lake_until_the_last_one_ends(bucket: MemoryStore) -> None:
@@ -116,12 +117,26 @@ def test_of_processes_that_come_at_once_one_has_the_lake(bucket: MemoryStore) ->
         assert sum(pool.map(take, range(8))) == 1
 
 
-def test_a_bucket_that_ignores_conditions_is_refused(bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("ignored", "told"), [("create", "with If-None-Match where"), ("e_tag", "with If-Match and a wrong ETag")])
+def test_a_bucket_that_ignores_a_condition_is_refused(
+    ignored: str, told: str, bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put = obstore.put
-    monkeypatch.setattr(driver_lock.obstore, "put", lambda store, key, content, mode: put(store, key, content, mode="overwrite"))
-    with pytest.raises(LakeError, match="expected a bucket that refuses a PUT with If-None-Match"):
+
+    def ignoring(store: MemoryStore, key: str, content: bytes, *, mode: Any) -> Any:
+        return put(store, key, content, mode="overwrite" if ignored in mode else mode)
+
+    monkeypatch.setattr(driver_lock.obstore, "put", ignoring)
+    with pytest.raises(LakeError, match=f"expected a bucket that refuses a PUT {told}"):
         write_alone(LAKE, "one", "import")
     assert is_free(bucket)
+
+
+def test_a_bucket_without_etags_is_refused(bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = obstore.put
+    monkeypatch.setattr(driver_lock.obstore, "put", lambda *given, mode: {**put(*given, mode=mode), "e_tag": None})
+    with pytest.raises(LakeError, match="expected a bucket that gives the ETag of a PUT"):
+        write_alone(LAKE, "one", "import")
 
 
 def test_a_bucket_that_takes_no_conditions_is_refused(bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -130,3 +145,120 @@ def test_a_bucket_that_takes_no_conditions_is_refused(bucket: MemoryStore, monke
     obstore.put(LocalStore(tmp_path), KEY, b"left by nobody")
     with pytest.raises(LakeError, match=f"expected a bucket that takes a PUT of {NAME} under a condition, found "):
         write_alone(LAKE, "one", "import")
+
+
+@pytest.mark.parametrize("error", [GenericError("no answer"), PreconditionError("tried again by obstore")])
+def test_a_renewal_whose_answer_was_lost_counts(error: Exception, bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, lost = write_alone(LAKE, "one", "import"), threading.Event()
+    put = obstore.put
+
+    def losing(store: MemoryStore, key: str, content: bytes, *, mode: Any) -> Any:
+        found = put(store, key, content, mode=mode)
+        if not lost.is_set():
+            lost.set()
+            raise error
+        return found
+
+    monkeypatch.setattr(driver_lock.obstore, "put", losing)
+    assert lost.wait(5)
+    alone.require()
+    alone.release()
+    assert is_free(bucket)
+
+
+def test_a_lake_whose_object_was_created_without_an_answer_is_taken(bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, lost = obstore.put, threading.Event()
+
+    def losing(store: MemoryStore, key: str, content: bytes, *, mode: Any) -> Any:
+        found = put(store, key, content, mode=mode)
+        if not lost.is_set():
+            lost.set()
+            raise AlreadyExistsError("tried again by obstore")
+        return found
+
+    monkeypatch.setattr(driver_lock.obstore, "put", losing)
+    begun = time.monotonic()
+    write_alone(LAKE, "one", "import").release()
+    assert time.monotonic() - begun < 0.4  # it waits for no dead process
+
+
+def test_an_object_that_changes_hands_at_the_release_stays(bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, get = write_alone(LAKE, "one", "import"), obstore.get
+
+    def taken_after(store: MemoryStore, key: str) -> Any:
+        found = get(store, key)
+        content = found.bytes()
+        obstore.put(store, key, b'{"runId": "other"}')
+        return SimpleNamespace(meta=found.meta, bytes=lambda: content)
+
+    monkeypatch.setattr(driver_lock.obstore, "get", taken_after)
+    alone.release()
+    monkeypatch.setattr(driver_lock.obstore, "get", get)
+    assert named(bucket) == {"runId": "other"}
+
+
+def test_ctrl_c_while_a_lake_is_taken_leaves_it_free(bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = obstore.put
+
+    def interrupted(store: MemoryStore, key: str, content: bytes, *, mode: Any) -> Any:
+        put(store, key, content, mode=mode)
+        monkeypatch.setattr(driver_lock.obstore, "put", put)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver_lock.obstore, "put", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_alone(LAKE, "one", "import")
+    assert is_free(bucket)
+    begun = time.monotonic()
+    write_alone(LAKE, "two", "import").release()
+    assert time.monotonic() - begun < 0.4
+
+
+def test_an_object_that_cannot_be_read_is_told(bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> Any:
+        raise PermissionDeniedError("403")
+
+    monkeypatch.setattr(driver_lock.obstore, "get", refused)
+    obstore.put(bucket, KEY, b"left by nobody")
+    with pytest.raises(LakeError, match=f"expected a bucket that lets this process read {NAME}, found 403"):
+        write_alone(LAKE, "one", "import")
+
+
+@pytest.mark.parametrize("content", [b"[" * 4000, b"[1]", b'{"what": "' + b"x" * 5000 + b'"}', b"", b'{"what": 1}'])
+def test_an_object_that_names_no_process_is_taken_when_nobody_renews_it(content: bytes, bucket: MemoryStore) -> None:
+    obstore.put(bucket, KEY, content)
+    write_alone(LAKE, "one", "import").release()
+    assert is_free(bucket)
+
+
+def test_an_object_that_is_too_long_is_not_read(bucket: MemoryStore) -> None:
+    held = driver_lock._Object(LAKE, bucket, KEY, {})
+    obstore.put(bucket, KEY, b'{"what": "' + b"x" * 5000 + b'"}')
+    assert held.found()[1] == {}
+
+
+def test_a_wait_for_one_lake_is_none_for_another(monkeypatch: pytest.MonkeyPatch, bucket: MemoryStore) -> None:
+    first = write_alone(LAKE, "one", "import")
+    other_process(monkeypatch)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(write_alone, LAKE, "two", "import")
+        time.sleep(0.1)
+        begun = time.monotonic()
+        write_alone("s3://bucket/other", "three", "import").release()
+        assert time.monotonic() - begun < 0.4
+        first.release()
+        waiting.result().release()
+
+
+def test_a_lake_that_gets_free_at_the_end_of_the_wait_is_taken(bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    obstore.put(bucket, KEY, b"of another process")
+    get = obstore.get
+
+    def late(*given: Any) -> Any:
+        monkeypatch.setattr(driver_lock.obstore, "get", get)
+        time.sleep(1)
+        obstore.delete(bucket, KEY)
+        raise FileNotFoundError
+
+    monkeypatch.setattr(driver_lock.obstore, "get", late)
+    write_alone(LAKE, "one", "import").release()
