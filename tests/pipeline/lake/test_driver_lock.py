@@ -5,19 +5,33 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import Mock
 
 import obstore
+import pyarrow as pa
 import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError, PermissionDeniedError, PreconditionError
 from obstore.store import LocalStore, MemoryStore
 
-from pipeline.lake import driver_lock
+from pipeline.lake import driver_lock, lake_writer
 from pipeline.lake.committed import LakeConflictError, LakeError
 from pipeline.lake.driver_lock import NAME, write_alone
+from pipeline.lake.lake import Lake
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.capture_tables import BAD_REQUEST
+from pipeline.schema.tables import BROKER, REPLAY_RUN
+from pullsim.lake import _job
+from tests.runs.replaying import NOON
+from tests.runs.small_runs import commit_runs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LAKE = "s3://bucket/a/lake"
 KEY = f"a/lake/{NAME}"
@@ -262,3 +276,97 @@ def test_a_lake_that_gets_free_at_the_end_of_the_wait_is_taken(bucket: MemorySto
 
     monkeypatch.setattr(driver_lock.obstore, "get", late)
     write_alone(LAKE, "one", "import").release()
+
+
+@pytest.fixture
+def lake(bucket: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A lake of one run, in a local folder that counts as one on S3."""
+    commit_runs(str(tmp_path), "first", 1)
+    monkeypatch.setattr(driver_lock, "_bucket", lambda _: bucket)
+    monkeypatch.setattr(lake_writer, "is_s3", lambda _: True)
+    return str(tmp_path)
+
+
+def key_of(lake: str) -> str:
+    return f"{lake.strip('/')}/{NAME}"
+
+
+def writer_of(lake: Lake, run_id: str) -> LakeWriter:
+    return LakeWriter(lake, run_id=run_id, what="replay", broker="b")
+
+
+def opened(root: str) -> Lake:
+    return Lake(cast("SparkSession", Mock()), root)
+
+
+def append_run(writer: LakeWriter) -> None:
+    row = {"brokerName": "b", "runId": writer.run_id, "source": "", "settings": [], "at": "snapshot", "lakeVersion": 0, "startedAt": NOON}
+    writer.append(REPLAY_RUN, pa.Table.from_pylist([row], arrow_schema(REPLAY_RUN)))
+
+
+WRITES: dict[str, Callable[[LakeWriter], None]] = {
+    "append": append_run,
+    "create": lambda writer: writer.prepare(BAD_REQUEST),
+    "compact": lambda writer: writer.compact(REPLAY_RUN),
+    "restore": lambda writer: writer._restore(REPLAY_RUN),
+    "replace": lambda writer: writer.replace_broker(BROKER, arrow_schema(BROKER).empty_table()),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_run_that_lost_the_lake_writes_no_table(write: str, lake: str, bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_lock, "RENEW_SECONDS", 100)
+    if write == "restore":
+        dead = writer_of(opened(lake), "dead")
+        dead.prepare(REPLAY_RUN)
+        append_run(dead)
+    writer = writer_of(opened(lake), "standing still")
+    if write in {"append", "compact"}:
+        writer.prepare(REPLAY_RUN)
+    obstore.put(bucket, key_of(lake), b"taken over")
+    before = sorted(Path(lake).rglob("_delta_log/*.json"))
+    with pytest.raises(LakeConflictError, match="another one took it over"):
+        WRITES[write](writer)
+    assert sorted(Path(lake).rglob("_delta_log/*.json")) == before
+    statements = [call.args[0] for call in cast("Mock", writer.spark).sql.call_args_list]
+    assert [one for one in statements if one.startswith(("OPTIMIZE", "RESTORE"))] == []
+
+
+def turns(lake: str, monkeypatch: pytest.MonkeyPatch, *, read: bool) -> LakeWriter:
+    """A writer of a run that opened the lake before another process committed to it."""
+    mine = opened(lake)
+    if read:
+        assert mine.rows(REPLAY_RUN).num_rows == 1
+    other = writer_of(opened(lake), "other")
+    other_process(monkeypatch)
+    other.prepare(REPLAY_RUN)
+    append_run(other)
+    threading.Timer(0.2, other.commit, [NOON]).start()
+    return writer_of(mine, "mine")
+
+
+def test_a_run_that_waited_begins_where_the_other_one_ended(lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = turns(lake, monkeypatch, read=False)
+    assert writer.lake.at.version == 2
+    writer.prepare(REPLAY_RUN)
+    append_run(writer)
+    assert writer.commit(NOON) == 3
+    assert sorted(opened(lake).rows(REPLAY_RUN)["runId"].to_pylist()) == ["first0", "mine", "other"]
+
+
+def test_a_run_that_read_what_the_other_one_changed_ends_at_once(lake: str, bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LakeConflictError, match="expected no other run to write to the lake since its version 1, found one"):
+        turns(lake, monkeypatch, read=True)
+    assert is_free(bucket, key_of(lake))
+
+
+def test_the_traceback_of_an_error_does_not_keep_the_lake(lake: str, bucket: MemoryStore) -> None:
+    def fail() -> None:
+        writer = writer_of(opened(lake), "one")  # a frame of the traceback holds it
+        assert writer.run_id == named(bucket, key_of(lake))["runId"]
+        raise ValueError("disk")
+
+    with pytest.raises(ValueError, match="disk") as kept, _job():
+        fail()
+    assert kept.value.__traceback__ is not None
+    assert is_free(bucket, key_of(lake))
