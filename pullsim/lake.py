@@ -292,11 +292,11 @@ class Lake:
         options = ReplayOptions(at=at)
         if requests is None:
             own = given.over(stored)
-            with _errors_of_workers():
+            with _job():
                 run_captured_replay(opened, options=options, settings=own, run_id=run, now=now, progress=progress_to_stderr)
         else:
             is_path = isinstance(requests, str | os.PathLike)
-            with _errors_of_workers(), nullcontext(str(requests)) if is_path else request_file(opened, requests, run) as path:
+            with _job(), nullcontext(str(requests)) if is_path else request_file(opened, requests, run) as path:
                 settings_of = partial(given.of_file, stored)
                 run_replay(opened, path, options=options, settings_of=settings_of, run_id=run, now=now, progress=progress_to_stderr)
         return self.sql(_ANSWERS.format(run=run))
@@ -386,7 +386,7 @@ def import_store(
     for one in on_s3:
         require_bucket(one)
     into = SparkLake(session(s3=bool(on_s3)) if spark is None else spark, os.fspath(lake))
-    with _errors_of_workers():
+    with _job():
         done = importing.import_store(
             into,
             path,
@@ -404,12 +404,18 @@ def import_store(
 
 
 @contextmanager
-def _errors_of_workers() -> Iterator[None]:
-    """Raise the error of unusable input that a Python worker of Spark found in the block, instead of Spark's error about its worker."""
+def _job() -> Iterator[None]:
+    """A block that writes to a lake. At its end, the lake is released, also where a notebook keeps the error's traceback.
+
+    The error of unusable input that a Python worker of Spark found is raised instead of Spark's error about its worker.
+    """
     from pyspark.errors import PythonException
 
+    from pipeline.lake.lake_writer import releasing_lakes
+
     try:
-        yield
+        with releasing_lakes():
+            yield
     except PythonException as error:
         if (text := quoted_error(str(error))) is None:
             raise

@@ -71,6 +71,7 @@ class Engine:
             leave_classes: as in build_session.
         """
         s3 = _check_named(inputs or {}, outputs or {}, store=store, reads=reads, broker=broker)
+        from pipeline.lake.lake_writer import releasing_lakes
         from pipeline.lake.session import LONG_JOBS, SHORT_JOBS, build_session, require_java, start_workers
 
         require_java()
@@ -89,7 +90,8 @@ class Engine:
         if workers:
             start_workers(spark)
         try:
-            yield spark
+            with releasing_lakes():
+                yield spark
         finally:
             # a call to the JVM that was interrupted may have cost the connection to it
             is_interrupted = isinstance(sys.exc_info()[1], KeyboardInterrupt)

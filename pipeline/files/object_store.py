@@ -22,6 +22,8 @@ _SCHEME = re.compile(r"s3[an]?://", re.ASCII)
 S3 = "s3://"
 _KEY, _SECRET, _TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
 _CREDENTIALS = (_KEY, _SECRET, _TOKEN)
+# settings of a profile by which Amazon's own libraries get keys elsewhere
+_FETCHED = ("credential_process", "sso_session", "sso_start_url", "role_arn")
 _ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_REGION", "AWS_DEFAULT_REGION")
 # a setting of Hadoop's S3A -> the variable that says the same
 _OF_HADOOP = {
@@ -122,6 +124,21 @@ def s3_access() -> S3Access:
     endpoint = next((said[name] for name in _ENDPOINTS if said.get(name)), None) or of_profile.get("endpoint_url")
     region = next((said[name] for name in _REGIONS if said.get(name)), None) or of_profile.get("region")
     return S3Access(endpoint, region or (_ANY_REGION if endpoint else None), key, secret, token)
+
+
+def require_keys(path: str) -> None:
+    """Check that a lake on S3 can be written to with the credentials of this process: obstore knows keys and roles, but no profiles.
+
+    Raises:
+        ObjectStoreError: the profile has no keys, and says where to get some.
+    """
+    if s3_access().key is None:
+        of_profile = _profile(os.environ.get("AWS_PROFILE"), *_profile_files())
+        if how := next((name for name in _FETCHED if name in of_profile), None):
+            raise ObjectStoreError(
+                f"{path}: expected the keys {_KEY} and {_SECRET} of a process that writes to a lake on S3, found a profile with {how}; "
+                "set both and, where they are temporary, " + _TOKEN
+            )
 
 
 def _profile_files() -> tuple[str, str]:

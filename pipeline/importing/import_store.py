@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 from pipeline.delta.delta_sql import Placement
 from pipeline.delta.task_rows import TaskRows, rows_of
+from pipeline.files.object_store import is_s3, require_keys
 from pipeline.files.store_files import StoreFiles, filesystem_of, is_uri
 from pipeline.importing.found_store import find_store
 from pipeline.importing.load_store import LoadedStore, load_store, with_extension
@@ -115,6 +116,8 @@ def import_store(
     """
     store = StoreFiles(store_path)
     _refuse_lake_inside(store, lake)
+    if is_s3(lake.root):
+        require_keys(lake.root)
     store.check_exists()
     given = settings
     if not as_found:
@@ -124,8 +127,8 @@ def import_store(
         loaded, files = rows_of_store(lake.spark, store, broker, settings, as_found=as_found)
     config = config_rows(store, broker, as_found=as_found)
     index = index_rows(lake.spark, loaded.store, broker, settings)
+    lake.at = lake.newest()  # the import depends on nothing that was read of the lake before
     writer = LakeWriter(lake, run_id=run_id, what="import", broker=broker)
-    lake.at = lake.newest()  # on S3, the writer may have waited for another run
     placement = _placement(writer, loaded, layout)
     progress(f"writing {loaded.messages:,} messages and {loaded.queue_count:,} queues")
     timer = timer_rows(writer.spark, store, broker, settings)

@@ -64,9 +64,11 @@ def lake_root(path: str) -> str:
     """The absolute path of a lake's folder, without a slash at its end.
 
     Raises:
-        LakeError: it is on S3, and has letters that the libraries that open S3 read differently.
+        LakeError: it is on S3, and has letters or segments that the libraries that open S3 read differently.
     """
     root = absolute_path(path).rstrip("/")
+    if is_s3(root) and not {"", ".", ".."}.isdisjoint(root.partition("://")[2].split("/")):
+        raise LakeError(f"{path}: expected a lake on S3 with a path without //, /./ and /../, found one; give another path")
     if is_s3(root) and (letter := _NOT_ON_S3.search(root.partition("://")[2])):
         raise LakeError(
             f"{path}: expected a lake on S3 with a path of the letters A-Z a-z 0-9 . _ ~ / = -, found {letter.group()!r}; give another path"

@@ -2,8 +2,8 @@
 
 Spark's commits to a Delta log on S3 are a look and a PUT, so two drivers that commit the same version at once lose rows without an error.
 The object is created by a PUT that fails where it exists (If-None-Match), and changed by a PUT that fails where another process has changed
-it (If-Match). Its process renews it every RENEW_SECONDS. A process that waits for the lake and sees no change for DEAD_SECONDS takes the
-other one for dead, and takes the object over.
+it (If-Match). Its process renews it every RENEW_SECONDS, and at its end writes that the lake is released. A DELETE has no condition, so the
+object stays. A process that waits for the lake and sees no change for DEAD_SECONDS takes the other one for dead, and takes the object over.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import os
 import socket
 import threading
 import time
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
 from obstore.store import S3Store
 
-from pipeline.files.object_store import S3, s3_access
+from pipeline.files.object_store import S3, require_keys, s3_access
 from pipeline.lake.committed import LakeConflictError, LakeError
 from store_format.errors import printable
 
@@ -31,8 +32,9 @@ from store_format.errors import printable
 RENEW_SECONDS, DEAD_SECONDS, WAIT_SECONDS = 10.0, 45.0, 60.0
 _LOOK_SECONDS = 0.5
 NAME = ".pullsim-writer"
-_SHOWN_MAX = 300
+_SHOWN_MAX, _READ_MAX = 300, 4096
 _CONNECT, _REQUEST = timedelta(seconds=3), timedelta(seconds=30)
+_RELEASED = {"released": True}
 
 
 @dataclass
@@ -44,7 +46,8 @@ class _Object:
         store: the bucket, an object store of obstore.
         key: name of the object in the bucket.
         named: what the object says of its process.
-        tag: the object's ETag; None once it is lost.
+        token: random text in the object, by which this process knows its own writes.
+        tag: the object's ETag; None before it is taken, and once it is lost.
         runs: number of runs of this process that write to the lake.
     """
 
@@ -52,71 +55,85 @@ class _Object:
     store: Any
     key: str
     named: dict[str, Any]
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
     tag: str | None = None
     runs: int = 0
     changing: threading.RLock = field(default_factory=threading.RLock)
     ended: threading.Event = field(default_factory=threading.Event)
 
     def take(self) -> None:
-        """Create the object, or take it over from a dead process."""
-        content = json.dumps(self.named).encode()
+        """Create the object, or take over a released one or that of a dead process."""
         started = since = time.monotonic()
         seen: str | None = None
-        while self.tag is None:
-            with suppress(AlreadyExistsError):
-                self.tag = self.put(content, "create")
-                self.require_conditions(content)
-                break
-            tag, holder = self.found()
+        while True:
+            tag, found = self.found()
             now = time.monotonic()
-            if tag is None or tag != seen:
+            if tag != seen:
                 seen, since = tag, now
-            if tag is not None and now - since >= DEAD_SECONDS:
-                with suppress(PreconditionError):  # another process was faster
-                    self.tag = self.put(content, {"e_tag": tag})
-            elif now - started >= WAIT_SECONDS and now - since < DEAD_SECONDS / 2:
+            is_free = tag is None or found == _RELEASED
+            if found.get("token") == self.token:  # the answer to the PUT was lost
+                self.tag = tag
+            elif is_free or now - since >= DEAD_SECONDS:
+                self.tag = self.put(self.content(), "create" if tag is None else {"e_tag": tag})
+            if self.tag is not None:
+                break
+            is_alive = not is_free and now - since < DEAD_SECONDS / 2
+            if now - started >= WAIT_SECONDS + (0 if is_alive else DEAD_SECONDS):
                 raise LakeConflictError(
-                    f"{self.root}: expected no other process that writes to this lake on S3, found {holder}; "
+                    f"{self.root}: expected no other process that writes to this lake on S3, found {_told(found)}; "
                     "start this again when the other one has ended"
                 )
-            else:
-                time.sleep(_LOOK_SECONDS)
+            time.sleep(_LOOK_SECONDS)
+        if self.root not in _checked:
+            self.require_conditions()
+            _checked.add(self.root)
         threading.Thread(target=self.keep, daemon=True).start()
 
-    def put(self, content: bytes, mode: Any) -> str:
-        """Write the object under a condition; gives its ETag."""
+    def content(self) -> bytes:
+        return json.dumps(self.named | {"token": self.token}).encode()
+
+    def put(self, content: bytes, mode: Any) -> str | None:
+        """Write the object under a condition; gives its ETag, or None where the condition does not hold."""
         try:
-            tag: str = obstore.put(self.store, self.key, content, mode=mode)["e_tag"] or ""
+            tag: str | None = obstore.put(self.store, self.key, content, mode=mode)["e_tag"]
         except (AlreadyExistsError, PreconditionError):
-            raise
-        except (BaseError, NotImplementedError) as error:
-            first = printable(str(error).split("\n", 1)[0])[:_SHOWN_MAX]
-            raise LakeError(f"{self.root}: expected a bucket that takes a PUT of {NAME} under a condition, found {first}") from error
+            return None
+        except (BaseError, FileNotFoundError, NotImplementedError) as error:
+            if mode != "create" and isinstance(error, FileNotFoundError | NotFoundError):
+                return None
+            raise self.refused(f"takes a PUT of {NAME} under a condition", _first_line(error)) from error
+        if not tag:
+            raise self.refused(f"gives the ETag of a PUT of {NAME}", "none")
         return tag
 
-    def require_conditions(self, content: bytes) -> None:
-        """Check that the bucket refuses to create the object a second time."""
-        with suppress(AlreadyExistsError):
-            self.put(content, "create")
-            obstore.delete(self.store, self.key)
-            raise LakeError(
-                f"{self.root}: expected a bucket that refuses a PUT with If-None-Match where the object exists, found that it takes one; "
-                "drivers that write to this lake at once would lose rows"
-            )
+    def require_conditions(self) -> None:
+        """Check that the bucket refuses to create the object a second time, and to change it by a wrong ETag."""
+        wrong_tag = {"e_tag": f'"{uuid.uuid4().hex}"'}
+        for condition, mode in (("If-None-Match where the object exists", "create"), ("If-Match and a wrong ETag", wrong_tag)):
+            if self.put(self.content(), mode) is not None:
+                lost = "drivers that write to this lake at once would lose rows"
+                raise self.refused(f"refuses a PUT with {condition}", f"that it takes one; {lost}")
 
-    def found(self) -> tuple[str | None, str]:
-        """The object's ETag, and the process that it names; no ETag where there is no object."""
+    def found(self) -> tuple[str | None, dict[str, Any]]:
+        """The object's ETag and what it says; no ETag where there is no object."""
         try:
             got = obstore.get(self.store, self.key)
-            tag, content = got.meta["e_tag"], bytes(got.bytes())
-        except FileNotFoundError:
-            return None, "none"
+            tag = got.meta["e_tag"]
+            content = bytes(got.bytes()) if got.meta["size"] <= _READ_MAX else b""
+        except (FileNotFoundError, NotFoundError):
+            return None, {}
+        except BaseError as error:
+            raise self.refused(f"lets this process read {NAME}", _first_line(error)) from error
+        if not tag:
+            raise self.refused(f"gives the ETag of {NAME}", "none")
         try:
-            named = json.loads(content)
-            run = f"{named['what']} {named['runId']}, process {named['process']} on {named['host']}"
-            return tag, printable(run)[:_SHOWN_MAX]
-        except (ValueError, KeyError, TypeError):
-            return tag, f"an object {NAME} that names no process"
+            said = json.loads(content)
+        except (ValueError, RecursionError):
+            said = {}
+        return tag, said if isinstance(said, dict) else {}
+
+    def refused(self, expected: str, found: str) -> LakeError:
+        return LakeError(f"{self.root}: expected a bucket that {expected}, found {found}")
 
     def keep(self) -> None:
         """Renew the object until it is released or lost."""
@@ -129,22 +146,43 @@ class _Object:
         if self.tag is None or self.ended.is_set():
             return
         self.named["renewed"] = self.named.get("renewed", 0) + 1
-        try:
-            self.tag = self.put(json.dumps(self.named).encode(), {"e_tag": self.tag})
-        except (PreconditionError, FileNotFoundError):
-            self.tag = None
+        self.tag = self.put(self.content(), {"e_tag": self.tag}) or self.own_tag()
+
+    def own_tag(self) -> str | None:
+        """The ETag of the object, if this process wrote it last: the answer to a PUT may have been lost."""
+        tag, found = self.found()
+        return tag if found.get("token") == self.token else None
 
     def free(self) -> None:
-        """Remove the object, unless another process has taken it over."""
-        self.ended.set()
-        with suppress(BaseError):  # it is taken for dead then
-            if self.tag is not None and self.found()[0] == self.tag:
-                obstore.delete(self.store, self.key)
-        self.tag = None
+        """Release the object, unless another process has taken it over."""
+        with self.changing:
+            if self.ended.is_set():
+                return
+            self.ended.set()
+            with suppress(LakeError):  # it is taken for dead then
+                if (tag := self.own_tag()) is not None:
+                    self.put(json.dumps(_RELEASED).encode(), {"e_tag": tag})
+            self.tag = None
 
 
+def _told(found: dict[str, Any]) -> str:
+    """The process that an object names."""
+    try:
+        run = f"{found['what']} {found['runId']}, process {found['process']} on {found['host']}"
+    except KeyError:
+        return f"an object {NAME} that names no process"
+    return printable(run)[:_SHOWN_MAX]
+
+
+def _first_line(error: Exception) -> str:
+    return printable(str(error).split("\n", 1)[0])[:_SHOWN_MAX]
+
+
+# by the path of the lake; a lock is held while a run of this process waits for the lake
 _held: dict[str, _Object] = {}
-_taking = threading.Lock()
+_taking: dict[str, threading.Lock] = {}
+# lakes whose bucket refuses a PUT where the condition does not hold
+_checked: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +218,11 @@ def write_alone(root: str, run_id: str, what: str) -> WritesAlone:
 
     Raises:
         LakeConflictError: a process that is alive has the lake for longer than WAIT_SECONDS.
-        LakeError: the bucket takes no PUT under a condition.
+        LakeError: the bucket takes no PUT under a condition, or ignores the condition.
+        ObjectStoreError: the keys are missing.
     """
-    with _taking:
+    require_keys(root)
+    with _taking.setdefault(root, threading.Lock()):
         held = _held.get(root)
         if held is not None:
             with held.changing:
@@ -191,9 +231,12 @@ def write_alone(root: str, run_id: str, what: str) -> WritesAlone:
                     return WritesAlone(held)
         named = {"runId": run_id, "what": what, "process": os.getpid(), "host": socket.gethostname()}
         bucket, _, folder = root.removeprefix(S3).partition("/")
-        held = _Object(root, _bucket(bucket), "/".join(filter(None, (folder, NAME))), named, runs=1)
-        held.take()
-        _held[root] = held
+        held = _held[root] = _Object(root, _bucket(bucket), "/".join(filter(None, (folder, NAME))), named, runs=1)
+        try:
+            held.take()
+        except BaseException:  # also Ctrl-C
+            held.free()
+            raise
         return WritesAlone(held)
 
 
@@ -218,5 +261,5 @@ def _bucket(name: str) -> S3Store:
 
 @atexit.register
 def _free_all() -> None:
-    for held in _held.values():
+    for held in list(_held.values()):
         held.free()

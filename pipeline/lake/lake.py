@@ -52,7 +52,11 @@ class StreamBatch:
 
 
 class Lake:
-    """The tables in the directory `root`, read at one version of the lake (`at`)."""
+    """The tables in the directory `root`, read at one version of the lake (`at`).
+
+    Attributes:
+        read: names of the tables that were read since `at` was set.
+    """
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
@@ -65,6 +69,16 @@ class Lake:
             self.at = self.newest()
         except (OSError, pa.ArrowInvalid) as error:
             raise LakeError(f"{self.root}: expected a path or a URI that can be opened, found {error}") from error
+
+    @property
+    def at(self) -> LakeVersion:
+        """The version of the lake at which tables are read."""
+        return self._at
+
+    @at.setter
+    def at(self, version: LakeVersion) -> None:
+        self._at = version
+        self.read: set[str] = set()
 
     def path(self, name: str) -> str:
         """The path of a table's folder."""
@@ -101,6 +115,7 @@ class Lake:
     def table(self, table: Table) -> DataFrame:
         """The rows of a table at this version of the lake; no rows where it was never written."""
         version = self.at.tables.get(table.name)
+        self.read.add(table.name)
         if version is None:
             return self.spark.createDataFrame([], table.schema)
         read = self.spark.read.format("delta").option("versionAsOf", version)
@@ -109,6 +124,7 @@ class Lake:
     def rows(self, table: Table) -> pa.Table:
         """All rows of a small table at this version of the lake, read by the driver."""
         version = self.at.tables.get(table.name)
+        self.read.add(table.name)
         return arrow_schema(table).empty_table() if version is None else self._rows_at(table, version)
 
     def _rows_at(self, table: Table, version: int) -> pa.Table:
@@ -134,6 +150,7 @@ class Lake:
         Each batch of a stream needs the same results again.
         """
         versions = tuple(self.at.tables.get(table.name) for table in tables)
+        self.read.update(table.name for table in tables)
         known = self._made.get(what)
         if known is None or known[0] != versions:
             known = self._made[what] = (versions, make())

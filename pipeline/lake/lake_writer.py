@@ -13,8 +13,9 @@ import json
 import re
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,21 @@ _VERSIONS = "lake_version"
 _COMMITS_TRIED = 100
 # number of commits after which small files of a table are compacted
 COMPACTED_EVERY = 50
+# functions that release what the runs of a call took
+_TAKEN: ContextVar[list[Callable[[], object]] | None] = ContextVar("_TAKEN", default=None)
+
+
+@contextmanager
+def releasing_lakes() -> Iterator[None]:
+    """Release, at the end of the block, the lakes on S3 that its runs still have: the traceback of an error keeps their writers alive."""
+    taken: list[Callable[[], object]] = []
+    token = _TAKEN.set(taken)
+    try:
+        yield
+    finally:
+        _TAKEN.reset(token)
+        for release in taken:
+            release()
 
 
 class LakeWriter:
@@ -97,6 +113,26 @@ class LakeWriter:
 
             self._alone = write_alone(lake.root, run_id, what)
             self._released = weakref.finalize(self, self._alone.release)
+            if (taken := _TAKEN.get()) is not None:
+                taken.append(self._released)
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """Read the newest version of the lake, as another run may have committed while this one waited.
+
+        Raises:
+            LakeConflictError: it committed to a table that this run has read.
+        """
+        lake = self.lake
+        try:
+            newest = lake.newest()
+            if any(newest.tables.get(name) != lake.at.tables.get(name) for name in tuple(lake.read)):
+                raise self._conflict()
+        except BaseException:
+            self._released()
+            raise
+        if newest != lake.at:
+            lake.at = newest
 
     @cached_property
     def others(self) -> Mapping[str, Layout]:
@@ -142,7 +178,7 @@ class LakeWriter:
             self._unname_folders(table, placement)
         mine = f"brokerName = {literal(self.broker)}"
         rows = self._frame(rows)
-        with self._raising_conflicts():
+        with self._writing():
             self._write(rows, table, "overwrite").option("replaceWhere", mine).save(self.lake.path(table.name))
         self._remember_version(table)
 
@@ -170,7 +206,7 @@ class LakeWriter:
             self.append_files(table, self._written_files(table, rows))
             return
         rows = self._frame(rows)
-        with self._raising_conflicts():
+        with self._writing():
             # mergeSchema: a table of an older version has fewer columns
             self._write(rows, table, "append").option("mergeSchema", "true").save(self.lake.path(table.name))
         self._remember_version(table)
@@ -182,7 +218,7 @@ class LakeWriter:
     def append_files(self, table: Table, files: Sequence[Mapping[str, Any]]) -> None:
         """Append files that `file_writer` wrote to a prepared table."""
         path = self.lake.path(table.name)
-        with self._raising_conflicts():
+        with self._writing():
             append_files(path, self._versions[table.name], files, self._named)
         self._remember_version(table)
 
@@ -210,7 +246,7 @@ class LakeWriter:
             self._write_anew(table, rows, Placement())
             return
         self._restore(table)
-        with self._raising_conflicts():
+        with self._writing():
             self._write(rows, table, "overwrite").option("replaceWhere", where).save(self.lake.path(table.name))
         self._remember_version(table)
 
@@ -223,13 +259,13 @@ class LakeWriter:
             keys: names of the key columns.
             all_of: name of a broker; its rows that are not in `rows` are deleted. None deletes no rows.
         """
-        with self._raising_conflicts(), self._view(table, rows) as new, self._commits_named():
+        with self._view(table, rows) as new, self._commits_named(), self._writing():
             self.spark.sql(merge_into(table, self.lake.path(table.name), new, keys, all_of=all_of))
         self._remember_version(table)
 
     def compact(self, table: Table) -> None:
         """Join small files of a table that the run wrote to."""
-        with self._raising_conflicts(), self._commits_named():
+        with self._commits_named(), self._writing():
             self.spark.sql(f"OPTIMIZE {delta(self.lake.path(table.name))}")
         self._remember_version(table)
 
@@ -252,8 +288,7 @@ class LakeWriter:
             self._looking.join()
         of_stream = (None, None) if batch is None else (batch.checkpoint, batch.number)
         for _ in range(_COMMITS_TRIED):
-            if self._alone is not None:
-                self._alone.require()
+            self._require_alone()
             at = LakeVersion(self.lake.at.version + 1, {**self.lake.at.tables, **self._versions})
             values = (at.version, self.run_id, self.what, self.broker, at.tables, committed_at, *of_stream, TABLES_VERSION)
             row = dict(zip(LAKE_VERSION.names, values, strict=True))
@@ -272,7 +307,8 @@ class LakeWriter:
 
     def _compact_versions(self) -> None:
         """Join the files of lake_version, which every run reads first, into one."""
-        with suppress(*_CONCURRENT):  # another run commits; a later run compacts the table
+        with suppress(LakeError, *_CONCURRENT):  # another run commits; a later run compacts the table
+            self._require_alone()
             self.spark.sql(f"OPTIMIZE {delta(self.lake.path(LAKE_VERSION.name))}")
 
     def _committed(self, row: dict[str, Any]) -> int | None:
@@ -296,7 +332,7 @@ class LakeWriter:
 
     def _create_versions(self, path: str) -> None:
         """Create lake_version, unless another run has created it in the meantime."""
-        with self._raising_conflicts():
+        with self._writing():
             if has_plain_path(path):
                 create_table(LAKE_VERSION, path, table_properties(LAKE_VERSION, Placement()), (), self._named, found="kept")
             else:
@@ -335,11 +371,13 @@ class LakeWriter:
                 named = properties_of(table, placement, {RUN_PROPERTY: self.run_id})
                 # only if needed: to replace a table, Delta lists its files, which doubles the time
                 with self._view(table, rows) as view:
+                    self._require_alone()
                     self.spark.sql(create_as(table, path, placement, named, view, replace=not is_empty(path)))
             else:
                 found: Found = "refused" if is_empty(path) else "replaced"
                 files = rows if isinstance(rows, list) else self._written_files(table, rows)
                 properties, partitioned_by = table_properties(table, placement), partition_columns(table, placement)
+                self._require_alone()
                 create_table(table, path, properties, files, self._named, found=found, partitioned_by=partitioned_by)
         self._versions.pop(table.name, None)
         self._remember_version(table)
@@ -362,7 +400,7 @@ class LakeWriter:
         if newest is None:
             raise LakeError(f"{path}: expected the Delta table at version {committed} or later, found none")
         if newest != committed and restored_version(path, newest) != committed:
-            with self._raising_conflicts(), self._commits_named():
+            with self._commits_named(), self._writing():
                 self.spark.sql(f"RESTORE TABLE {delta(path)} TO VERSION AS OF {committed}")
             newest += 1
             if restored_version(path, newest) != committed:
@@ -371,7 +409,7 @@ class LakeWriter:
 
     def _unname_folders(self, table: Table, placement: Placement) -> None:
         properties = properties_of(table, placement, {RUN_PROPERTY: self.run_id})
-        with self._raising_conflicts():
+        with self._writing():
             self.spark.sql(f"ALTER TABLE {delta(self.lake.path(table.name))} SET TBLPROPERTIES ({properties})")
         self._remember_version(table)
 
@@ -395,6 +433,17 @@ class LakeWriter:
             f"{self.lake.root}: expected no other run to write to the lake since its version {self.lake.at.version}, found one; "
             "nothing of this run is visible, start it again when the other one has ended"
         )
+
+    def _require_alone(self) -> None:
+        """Check, before each write to a table on S3, that no other process has taken the lake over."""
+        if self._alone is not None:
+            self._alone.require()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._raising_conflicts():
+            self._require_alone()
+            yield
 
     @contextmanager
     def _raising_conflicts(self) -> Iterator[None]:

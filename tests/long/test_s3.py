@@ -76,7 +76,14 @@ def test_answers_are_those_of_the_real_broker(done: tuple[Done, Done], local: Pa
 def test_nothing_but_files_of_tables_and_outputs_is_left_on_s3(done: tuple[Done, Done], server: S3Server) -> None:
     assert done
     left = [path for path in server.folder.rglob(".pullsim-*") if path.is_file()]
-    assert left == []
+    assert [path for path in left if path.name != NAME] == []
+    assert are_free(server)
+
+
+def are_free(server: S3Server) -> bool:
+    """Whether each lake that was written to has been released."""
+    contents = {path.read_text("utf-8") for path in server.folder.rglob(NAME)}
+    return contents == {'{"released": true}'}
 
 
 def pullsim(server: S3Server, *arguments: str, **changed: str | None) -> tuple[int, str, str, float]:
@@ -219,7 +226,7 @@ def test_runs_of_two_processes_take_turns_and_lose_nothing(server: S3Server) -> 
     table = folder / REPLAY_RUN.name
     files = live_files(table, dict(versions[-1]["tables"])[REPLAY_RUN.name]).values()
     assert sorted(row["runId"] for add in files for row in file_rows(table, add)) == runs
-    assert not list(server.folder.rglob(NAME))
+    assert are_free(server)
 
 
 def test_imports_of_two_drivers_at_once_follow_one_another(server: S3Server, local: Path) -> None:
@@ -233,7 +240,7 @@ def test_imports_of_two_drivers_at_once_follow_one_another(server: S3Server, loc
     assert sorted(found) == imported
     for broker in found:
         assert found[broker] == found[imported[0]], broker
-    assert not list(server.folder.rglob(NAME))
+    assert are_free(server)
 
 
 def test_the_lake_of_a_driver_that_was_killed_is_taken_over(server: S3Server, local: Path) -> None:
@@ -257,7 +264,7 @@ def test_the_lake_of_a_driver_that_was_killed_is_taken_over(server: S3Server, lo
     assert seconds >= DEAD_SECONDS
     [found] = left_rows(server.folder / BUCKET / "killed" / "lake").values()
     assert len(found["commit_log"]) > 0
-    assert not list(server.folder.rglob(NAME))
+    assert are_free(server)
 
 
 def test_a_lake_that_another_driver_writes_to_is_refused(server: S3Server, local: Path, monkeypatch: pytest.MonkeyPatch) -> None:

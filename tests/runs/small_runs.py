@@ -22,7 +22,6 @@ def commit_runs(root: str, name: str, count: int) -> None:
         lake = Lake(cast("SparkSession", None), root)
         run_id = f"{name}{number}"
         writer = LakeWriter(lake, run_id=run_id, what="replay", broker="b")
-        lake.at = lake.newest()
         writer.prepare(REPLAY_RUN)
         row = {"brokerName": "b", "runId": run_id, "source": "", "settings": [], "at": "snapshot", "lakeVersion": 0, "startedAt": NOON}
         writer.append(REPLAY_RUN, pa.Table.from_pylist([row], arrow_schema(REPLAY_RUN)))

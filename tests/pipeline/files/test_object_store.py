@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import pullsim
-from pipeline.files.object_store import ObjectStoreError, S3Access, is_s3, require_bucket, s3_access, take_settings
+from pipeline.files.object_store import ObjectStoreError, S3Access, is_s3, require_bucket, require_keys, s3_access, take_settings
 from pipeline.files.store_files import absolute_path
 from pipeline.lake import session
-from pipeline.lake.committed import LakeError, require_there
+from pipeline.lake.committed import LakeError, lake_root, require_there
+from pipeline.lake.driver_lock import write_alone
 from pipeline.main import run
 
 ENDPOINT = "http://127.0.0.1:1"
@@ -91,6 +92,30 @@ def test_a_lake_on_s3_with_letters_that_libraries_read_differently_is_refused(le
         require_there(f"s3://b/a{letter}b/lake")
     assert str(refused.value).startswith(f"s3://b/a{letter}b/lake: expected a lake on S3 with a path of the letters")
     assert repr(letter) in str(refused.value)
+
+
+@pytest.mark.parametrize("path", ["s3://b/a//lake", "s3a://b/a/../lake", "s3://b/./lake", "s3:///lake", "s3://b/lake/.."])
+def test_a_lake_on_s3_has_one_path(path: str) -> None:
+    with pytest.raises(LakeError, match="expected a lake on S3 with a path without //, "):
+        lake_root(path)
+    assert lake_root("s3://b/a/lake/") == "s3://b/a/lake"
+    assert lake_root("s3://b/a/.lake..") == "s3://b/a/.lake.."
+
+
+def test_a_profile_without_keys_is_refused_where_a_lake_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("[profile fetched]\ncredential_process = /bin/false\n[profile plain]\nregion = eu-west-1\n", "utf-8")
+    monkeypatch.setenv("AWS_PROFILE", "fetched")
+    missing = "expected the keys AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY .*, found a profile with credential_process; set both"
+    with pytest.raises(ObjectStoreError, match=missing):
+        require_keys("s3://b/lake")
+    with pytest.raises(ObjectStoreError, match=missing):
+        write_alone("s3://b/lake", "one", "import")
+    monkeypatch.setenv("AWS_PROFILE", "plain")  # the machine may have a role
+    require_keys("s3://b/lake")
+    monkeypatch.setenv("AWS_PROFILE", "fetched")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    require_keys("s3://b/lake")
 
 
 def test_a_python_session_for_a_lake_on_s3_opens_s3(monkeypatch: pytest.MonkeyPatch) -> None:
