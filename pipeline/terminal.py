@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.cells import cell_len
 
-from store_format.errors import printable
+from store_format.errors import printable, without_credentials
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,7 +61,7 @@ def start_page(text: str) -> None:
 
 def progress_to_stderr(text: str) -> None:
     """Print a step of the work to stderr."""
-    sys.stderr.write(f"pullsim: {safe_text(text)}\n")
+    sys.stderr.write(f"pullsim: {safe_text(without_credentials(text))}\n")
     sys.stderr.flush()
 
 

@@ -14,6 +14,14 @@ EXIT_CODE_NOTE = "pullsim: exit code 2"
 _CLASS = r"(?:\w+\.)+\w+: "
 _QUOTED = re.compile(rf"^{_CLASS}(?P<text>.*\n(?:(?!{_CLASS}).*\n)*?)\s*{re.escape(EXIT_CODE_NOTE)}$", re.MULTILINE)
 
+# user and password of a URI, also where a secret of S3 has slashes, and the parameters of one of a file system
+_USER = re.compile(r"\b(?:s3[an]?://(?P<keys>[^\s/@:]*:[^\s@]*)|(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^\s/@?#]+))@", re.IGNORECASE)
+_PARAMETERS = re.compile(r"(?<=://)[^\s?]*\?[^\s?/]+=\S*")
+_VALUE = re.compile(r"(?<==)[^&\s'\"]*[^&\s'\":,;.)]")
+# file systems where a name alone before the @ is a container or a user
+_WITH_NAMES = {"abfs", "abfss", "wasb", "wasbs", "hdfs", "viewfs", "webhdfs"}
+_HIDDEN = "***"
+
 # most characters of a value from outside in an error's text
 SHOWN_MAX = 160
 
@@ -27,6 +35,17 @@ def quoted_error(message: str) -> str | None:
 def printable(text: str) -> str:
     """The text with an escape in place of each character that is not printable: control characters, line ends, changes of direction."""
     return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def without_credentials(text: str) -> str:
+    """The text with *** in place of users and passwords of the URIs in it, wherever they stand, and of the values of their parameters."""
+    if "://" not in text:
+        return text
+    for found in _USER.finditer(text):
+        user = found["keys"] or found["user"]
+        if ":" in user or found["scheme"].lower() not in _WITH_NAMES:
+            text = text.replace(user, _HIDDEN)
+    return _PARAMETERS.sub(lambda found: _VALUE.sub(_HIDDEN, found.group()), text)
 
 
 def shown(value: object) -> str:
@@ -50,8 +69,8 @@ def shown(value: object) -> str:
 class UnusableInputError(Exception):
     """Input that cannot be used: a file, an option, a request, a lake.
 
-    The error's text says where the input is, what was expected, what was found, and what to do. Every instance carries EXIT_CODE_NOTE as a
-    note (PEP 678), so that the text of a traceback alone tells that the input is to blame.
+    The error's text says where the input is, what was expected, what was found, and what to do; URIs in it are without credentials. Every
+    instance carries EXIT_CODE_NOTE as a note (PEP 678), so that the text of a traceback alone tells that the input is to blame.
     """
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
@@ -59,6 +78,9 @@ class UnusableInputError(Exception):
         error = super().__new__(cls, *arguments, **named)
         error.add_note(EXIT_CODE_NOTE)
         return error
+
+    def __str__(self) -> str:
+        return without_credentials(super().__str__())
 
 
 class StoreError(UnusableInputError):
@@ -83,7 +105,7 @@ class StoreError(UnusableInputError):
     def __str__(self) -> str:
         where = self.path if self.position is None else f"{self.path}, byte {self.position}"
         hint = f"; {self.hint}" if self.hint else ""
-        return f"{where}: expected {self.expected}, found {self.found}{hint}"
+        return without_credentials(f"{where}: expected {self.expected}, found {self.found}{hint}")
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the keyword arguments too, which exceptions lose by default on the way from a Spark worker to the driver."""

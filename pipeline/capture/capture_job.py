@@ -35,7 +35,7 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import capture_tables as ct
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.schema.table import Table
-from store_format.errors import StoreError
+from store_format.errors import StoreError, without_credentials
 
 BUFFER_BYTES = 1 << 20
 DEFAULT_BROKER = "broker"
@@ -134,7 +134,7 @@ def run_capture(
 
 
 def _with_source(rows: DataFrame, table: Table, broker: str, path: str, digest: str) -> DataFrame:
-    of_source = {"brokerName": broker, "source": path, "sourceDigest": digest}
+    of_source = {"brokerName": broker, "source": without_credentials(path), "sourceDigest": digest}
     names = [name for name in table.names if name in _OF_SOURCE]
     return rows.select(*[F.lit(of_source[name]).alias(name) for name in names], *_own(table))
 

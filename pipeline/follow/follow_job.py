@@ -17,6 +17,7 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.store.store_settings import store_settings
 from pipeline.stream.stream_job import until_ended
 from pipeline.stream.stream_run import SPARK
+from store_format.errors import without_credentials
 
 BYTES_MAX = 64 << 20
 
@@ -36,7 +37,7 @@ def follow(
     if with_extension(settings, batches.store).value(ENABLE_EXTENSION):
         raise LakeError(f"{root}: expected a store without consume queue extension to follow, found one; import it without --follow")
     row = OpenedBroker(lake, batches.broker).row()
-    if row is None or row["store"] != root or row["asFound"]:  # else only messages after the import are missing
+    if row is None or row["store"] != without_credentials(root) or row["asFound"]:  # else only messages after the import are missing
         batches.import_again(lake)
         lake = Lake(lake.spark, lake.root)
     query = _started(lake, batches, checkpoint, settings, once=once, trigger_seconds=trigger_seconds)

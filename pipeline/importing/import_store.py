@@ -43,7 +43,7 @@ from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_table
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
-from store_format.errors import StoreError
+from store_format.errors import StoreError, without_credentials
 from store_format.files.mapped_files import MappedFile
 from store_format.index.index_file import IndexSizes
 from store_format.layout import CQ_STORE_UNIT_SIZE
@@ -370,7 +370,7 @@ def _broker_row(
 ) -> pa.Table:
     row = {
         "brokerName": broker,
-        "store": loaded.store.root,
+        "store": without_credentials(loaded.store.root),
         "properties": settings.as_texts(),
         "minPhyOffset": loaded.log.min_offset,
         "maxPhyOffset": loaded.log.max_offset,

@@ -18,6 +18,7 @@ from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.settings.settings import BrokerSettings, SettingsError
 from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
+from store_format.errors import without_credentials
 
 ComparisonT = TypeVar("ComparisonT")
 
@@ -115,7 +116,8 @@ class ReplayRun:
         """The run's row of replay_run; `finished` is None while the run goes on."""
         times = (self.started, finished)
         given = self.settings.as_texts() | self.slave_lag.as_texts()
-        run = (self.broker.name, self.run_id, self.source, self.source_digest, given, self.at, self.broker.lake.at.version, *times)
+        source = without_credentials(self.source)
+        run = (self.broker.name, self.run_id, source, self.source_digest, given, self.at, self.broker.lake.at.version, *times)
         return pa.Table.from_pylist([dict(zip(t.REPLAY_RUN.names, run, strict=True))], arrow_schema(t.REPLAY_RUN))
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from pipeline.schema.arrow_types import arrow_of
-from store_format.errors import UnusableInputError, shown
+from store_format.errors import UnusableInputError, shown, without_credentials
 
 SCHEMA = (
     "seq BIGINT, consumerGroup STRING, topic STRING, queueId INT, queueOffset BIGINT, maxMsgNums INT, filterType STRING, "
@@ -68,7 +68,7 @@ class RequestError(UnusableInputError, ValueError):
         self.path, self.line, self.expected, self.found = path, line, expected, found
 
     def __str__(self) -> str:
-        return f"{self.path}, line {self.line}: expected {self.expected}, found {self.found}"
+        return without_credentials(f"{self.path}, line {self.line}: expected {self.expected}, found {self.found}")
 
 
 @dataclass(frozen=True, slots=True)
