@@ -120,16 +120,14 @@ def serve_command(lake: str, listen: str) -> None:
     from pipeline.embedded.database import EmbeddedLake
     from pipeline.embedded.opened_tables import NotSupportedError
     from pipeline.files.stopping import told_to_stop
-    from pipeline.lag.http_server import host_of, serving
+    from pipeline.lag.http_server import serving
     from pipeline.report.live import LiveReport
 
     try:
         EmbeddedLake(lake)
     except NotSupportedError as error:
         raise click.UsageError(f"{error}; pullsim report writes the page with Spark") from error
-    host = host_of(listen)
-    is_local = host == "localhost" or host.startswith("127.") or host == "::1"
-    with told_to_stop() as stop, serving(listen, LiveReport(lake, now, is_local), "the report") as authority:
+    with told_to_stop() as stop, serving(listen, LiveReport(lake, now), "the report") as authority:
         say(f"the report is at http://{authority}/")
         stop.wait()
 

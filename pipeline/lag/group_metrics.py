@@ -1,6 +1,8 @@
 """What each group and the lake have, as gauges: the verdict on each group, what waits, dead letters, how old the lake is. No Spark here.
 
-Rule: what is not known has no value: a group without a known lag has no gauge of what waits, but one of its status, UNKNOWN.
+Rules: what is not known has no value: a group without a known lag has no gauge of what waits, but one of its status, UNKNOWN. Groups in
+trouble come first where there are too many. The broker's own groups are left out: CID_RMQ_SYS_REVIVE_GROUP of 5.x, for one, stores the last
+offset that it dealt with, not the next, so that one message waits for ever.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pipeline.delta.delta_sql import literal
 from pipeline.lag.lag_metrics import GROUPS_MAX, LagMetrics, lag_metrics
 from pipeline.lag.metrics import metric
 from pipeline.lake.asking import AskAll, Row
+from udfs.broker.subscription_group import CID_RMQ_SYS_PREFIX, SYSTEM_GROUPS
 
 _DEFAULT_CLUSTER: Final = "DefaultCluster"
 # columns of group_overview -> gauge and its meaning
@@ -25,6 +28,8 @@ _OF_GROUPS: Final = {
     "queuesUnknown": ("queues_unknown", "Queues of a group whose lag is not known."),
     "clients": ("clients", "Clients of a group that had not left when the capture ended."),
 }
+_OF_USERS: Final = f"""\
+NOT startswith(consumerGroup, {literal(CID_RMQ_SYS_PREFIX)}) AND consumerGroup NOT IN ({", ".join(map(literal, SYSTEM_GROUPS))})"""
 
 
 def all_metrics(ask: AskAll, broker: str | None, now: dt.datetime) -> list[Metric]:
@@ -35,14 +40,17 @@ def all_metrics(ask: AskAll, broker: str | None, now: dt.datetime) -> list[Metri
         broker: the only broker; None for all.
         now: wall clock.
     """
-    mine = "" if broker is None else f"WHERE brokerName = {literal(broker)}"
+    mine = "true" if broker is None else f"brokerName = {literal(broker)}"
     brokers, groups, [lake] = ask(
         (
-            f"SELECT brokerName, properties, maxStoreTimestamp FROM broker {mine} ORDER BY brokerName",
+            f"SELECT brokerName, properties, maxStoreTimestamp FROM broker WHERE {mine} ORDER BY brokerName",
             f"""\
 SELECT brokerName, consumerGroup, status, {", ".join(_OF_GROUPS)}, lagMillisMax, count(*) OVER () AS inAll
-FROM group_overview {mine}
-ORDER BY lag DESC NULLS LAST, consumerGroup, brokerName
+FROM group_overview
+WHERE {mine} AND {_OF_USERS}
+ORDER BY
+  CASE WHEN status IN ('STOP', 'STALL', 'REWIND') THEN 0 WHEN status = 'WARN' THEN 1 ELSE 2 END,
+  lag DESC NULLS LAST, consumerGroup, brokerName
 LIMIT {GROUPS_MAX}""",
             "SELECT max(version) AS version FROM lake_version",
         )

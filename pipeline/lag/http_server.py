@@ -1,12 +1,17 @@
-"""A small HTTP server in threads of its own: where it listens, and how long it waits for a client."""
+"""A small HTTP server in threads of its own: where it listens, whom it answers, and how long it waits for a client.
+
+Rule: while it listens to this machine alone, it answers only where the request names this machine: a page of another site cannot read
+what is served by a name of its own that leads here.
+"""
 
 from __future__ import annotations
 
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 from wsgiref.types import WSGIApplication
@@ -18,10 +23,28 @@ from pipeline.files.output_file import OutputError
 LOCALHOST: Final = "127.0.0.1"
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):)?(?P<port>[0-9]{1,5})")
 _CLIENT_SECONDS = 10
+# requests that are answered at once; more are cut off
+_AT_ONCE = 64
 
 
 class _Server(ThreadingWSGIServer):
-    """Answers requests, each in a thread."""
+    """Answers requests, each in a thread, of which there are at most _AT_ONCE."""
+
+    def __init__(self, *address: Any) -> None:
+        self._free = threading.BoundedSemaphore(_AT_ONCE)
+        super().__init__(*address)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print nothing: a client that disconnects, or sends nothing for _CLIENT_SECONDS, is no fault of the command."""
@@ -45,10 +68,28 @@ def is_address(target: str) -> bool:
     return _ADDRESS.fullmatch(target) is not None
 
 
-def host_of(target: str) -> str:
-    """The host of PORT or HOST:PORT, without the brackets of IPv6; LOCALHOST for a port alone."""
-    found = _ADDRESS.fullmatch(target)
-    return LOCALHOST if found is None or found["host"] is None else str(found["host"]).strip("[]")
+def _for_this_machine(application: WSGIApplication) -> WSGIApplication:
+    """An application that answers only requests that name this machine."""
+
+    def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if _is_this_machine(environ.get("HTTP_HOST", "")):
+            return application(environ, start_response)
+        start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")])
+        return [b"this is for this machine alone: ask for it as localhost\n"]
+
+    return guarded
+
+
+def _is_this_machine(host: str) -> bool:
+    name = host.rpartition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
+    return name.lower() == "localhost" or _is_loopback(name)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 @contextmanager
@@ -57,7 +98,7 @@ def serving(target: str, application: WSGIApplication, what: str) -> Iterator[st
 
     Args:
         target: PORT or HOST:PORT; PORT alone listens only to this machine, and port 0 is any that is free.
-        application: answers the requests, several at once.
+        application: answers the requests, several at once; where the address is of this machine alone, those that name this machine.
         what: what is served, for the error.
 
     Raises:
@@ -66,11 +107,13 @@ def serving(target: str, application: WSGIApplication, what: str) -> Iterator[st
     found = _ADDRESS.fullmatch(target)
     if found is None:
         raise OutputError(f"{target}: expected PORT or HOST:PORT to serve {what} from")
-    host = host_of(target)
+    host = LOCALHOST if found["host"] is None else str(found["host"]).strip("[]")
     try:
         server = make_server(host, int(found["port"]), application, _ServerV6 if ":" in host else _Server, _Handler)
     except (OSError, OverflowError) as error:
         raise OutputError(f"{target}: expected a port that is free, to serve {what} from, found {error}") from error
+    if _is_loopback(str(server.server_address[0])):
+        server.set_app(_for_this_machine(application))
     with server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:

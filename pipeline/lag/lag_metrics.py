@@ -112,7 +112,7 @@ def _of_topics(rows: Sequence[Row], clusters: Mapping[str, str]) -> list[Metric]
         return _at_broker(row, clusters) | {"topic": row["topic"]}
 
     def of_dlq(row: Row) -> dict[str, str]:
-        return _at_broker(row, clusters) | {"group": row["topic"].replace(_DLQ, "")}
+        return _at_broker(row, clusters) | {"group": row["topic"].removeprefix(_DLQ)}
 
     retry, dlq, others = _by_kind(rows)
     return [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.delta.delta_sql import literal
-from pipeline.lake.committed import LakeError, require_among
+from pipeline.lake.committed import UnknownNameError, require_among
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.settings.settings import nearest
 
@@ -116,7 +116,7 @@ def check_names(
         broker: name of a broker.
 
     Raises:
-        LakeError: the lake lacks one of them; the message has the most similar known names.
+        UnknownNameError: the lake lacks one of them; the message has the most similar known names.
     """
     if broker is not None:
         require_among(root, broker, known("brokerName", ("broker",)))
@@ -126,7 +126,7 @@ def check_names(
 
 
 def require_name(what: str, name: str, known: Sequence[str]) -> None:
-    """Raise LakeError if a name is not known.
+    """Raise UnknownNameError if a name is not known.
 
     Args:
         what: kind of the name, for the message.
@@ -134,11 +134,12 @@ def require_name(what: str, name: str, known: Sequence[str]) -> None:
         known: the names that the lake has.
 
     Raises:
-        LakeError: the name is not known; the message has the most similar known names.
+        UnknownNameError: the name is not known; the message has the most similar known names.
     """
     if name not in known:
         near = ", ".join(map(repr, nearest(name, sorted(known))))
-        raise LakeError(f"the lake knows no {what} {name!r}; " + (f"the nearest known: {near}" if near else f"it knows no {what} at all"))
+        hint = f"the nearest known: {near}" if near else f"it knows no {what} at all"
+        raise UnknownNameError(f"the lake knows no {what} {name!r}; {hint}")
 
 
 def diff_total(diffs: Sequence[int | None]) -> str:

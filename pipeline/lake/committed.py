@@ -24,6 +24,10 @@ class LakeError(UnusableInputError, ValueError):
     """The directory is no lake, the lake lacks the wanted broker or rows, or another run is writing to it."""
 
 
+class UnknownNameError(LakeError):
+    """The lake does not know the broker, group or topic that was asked for."""
+
+
 class LakeConflictError(LakeError):
     """Another run is writing to the same tables."""
 
@@ -123,7 +127,7 @@ def require_among(root: str, name: str, names: Sequence[str]) -> None:
         names: sorted names of the lake's brokers.
 
     Raises:
-        LakeError: it has no such broker.
+        UnknownNameError: it has no such broker.
     """
     if name not in names:
-        raise LakeError(f"{root}: expected broker {name!r}, found {', '.join(map(repr, names)) or 'none'}")
+        raise UnknownNameError(f"{root}: expected broker {name!r}, found {', '.join(map(repr, names)) or 'none'}")

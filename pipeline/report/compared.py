@@ -1,6 +1,7 @@
 """What changed since another report: groups and topics of both, held against each other.
 
-Rule: rows are matched by broker and name. A lag that one of the reports does not know is no change.
+Rules: rows are matched by broker and name. A lag that one of the reports does not know is no change, nor are dead letters of a group that
+only one of them has. Where one of them cannot have all groups of the other, only groups of both are compared.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ FORMAT_KEY: Final = "pullsimReport"
 # groups and topics of a report as json: those with the greatest lag or most bytes, so that a report stays small
 _MOST: Final = 2000
 _NEW, _GONE = "new", "gone"
+# from the best status of group_status to the worst
+_WORSE: Final = ("OK", "UNKNOWN", "WARN", "STOP", "STALL", "REWIND")
 Rows = Mapping[tuple[str, str], Row]
 
 
@@ -81,6 +84,8 @@ class Compared:
 
     def _answer(self, scope: Scope, now: Sequence[Row]) -> Answer:
         rows = _changes(_by_name(self.groups), _by_name(now))
+        if self._is_narrowed_otherwise(scope) or self._is_cut(now):
+            rows = [row for row in rows if _is_in_both(row)]
         shown = [row for row in rows if _has_changed(row)][:TOP]
         columns = with_broker(
             scope,
@@ -94,7 +99,7 @@ class Compared:
             ReportColumn("waited", "now", forms.duration),
             ReportColumn("deadChange", "Dead letters", forms.change),
         )
-        return Answer(self._finding(rows), columns=columns if shown else (), rows=shown, note=self._note(scope))
+        return Answer(self._finding(rows), columns=columns if shown else (), rows=shown, note=self._note(scope, now))
 
     def _finding(self, rows: Sequence[Row]) -> ReportFinding:
         since = Markup("Since the report of {} UTC").format(forms.moment(self.made))
@@ -102,28 +107,60 @@ class Compared:
         fallen = [row for row in rows if (row["lagChange"] or 0) < 0]
         worse = [row for row in rows if _is_worse(row)]
         dead = sum(max(row["deadChange"] or 0, 0) for row in rows)
-        if not (grown or fallen or worse or dead):
-            return ReportFinding(Tone.PLAIN, since + Markup(" the lag of no group changed."))
-        text = since + Markup(" lag grew in <b>{}</b> and fell in {} of {} groups").format(
-            forms.count(len(grown)), forms.count(len(fallen)), forms.count(len(rows))
-        )
+        text = since + Markup(" the lag of no group changed")
+        if grown or fallen:
+            text = since + Markup(" lag grew in <b>{}</b> and fell in {} of {} groups").format(
+                forms.count(len(grown)), forms.count(len(fallen)), forms.count(len(rows))
+            )
         if grown:
             most = max(grown, key=lambda row: row["lagChange"])
             said = Markup("; most of {}: <b>{}</b> to {}")
             text += said.format(forms.name(most["consumerGroup"]), forms.change(most["lagChange"]), forms.count(most["lag"]))
+        text += _come_and_gone(rows)
         if worse:
             text += Markup("; the status of <b>{}</b> became worse").format(forms.count(len(worse)))
         if dead:
             text += Markup("; <b>{}</b> dead letters came").format(forms.count(dead))
-        if dead or any(status_tone(row["status"]) is Tone.BAD for row in worse):
-            return ReportFinding(Tone.BAD, text + Markup("."))
-        return ReportFinding(Tone.WARN if grown or worse else Tone.GOOD, text + Markup("."))
+        return ReportFinding(_tone(rows, grown or worse, dead, fallen), text + Markup("."))
 
-    def _note(self, scope: Scope) -> str:
+    def _note(self, scope: Scope, now: Sequence[Row]) -> str:
         notes = [] if self.lake == scope.lake else [f"The other report is one of the lake {self.lake}."]
-        if dict(self.only) != given(scope):
-            notes.append("It was narrowed otherwise than this one, so that groups may be new or gone for that alone.")
+        if self._is_narrowed_otherwise(scope):
+            notes.append("It was narrowed otherwise than this one: only groups of both are compared.")
+        if self._is_cut(now):
+            notes.append(f"A report has at most {_MOST:,} groups, those with the greatest lag: only groups of both are compared.")
         return " ".join(forms.visible(note) for note in notes)
+
+    def _is_narrowed_otherwise(self, scope: Scope) -> bool:
+        return dict(self.only) != given(scope)
+
+    def _is_cut(self, now: Sequence[Row]) -> bool:
+        """Whether one of the reports may lack groups of its lake."""
+        return max(len(self.groups), len(now)) >= _MOST
+
+
+def _come_and_gone(rows: Sequence[Row]) -> Markup:
+    """What is said of groups that only one of the reports has."""
+    text = Markup("")
+    if new := [row for row in rows if row["statusBefore"] == _NEW]:
+        most = max(new, key=lambda row: (status_tone(row["status"]) is Tone.BAD, row["lag"] or 0))
+        waits = Markup(": {} messages wait").format(forms.count(most["lag"])) if most["lag"] else Markup("")
+        said = Markup("; new: <b>{}</b>, such as {}, {}{}")
+        text += said.format(forms.count(len(new)), forms.name(most["consumerGroup"]), forms.words(most["status"]), waits)
+    if gone := [row for row in rows if row["status"] == _GONE]:
+        text += Markup("; gone: <b>{}</b>, such as {}").format(forms.count(len(gone)), forms.name(gone[0]["consumerGroup"]))
+    return text
+
+
+def _tone(rows: Sequence[Row], is_worse: object, dead: int, fallen: Sequence[Row]) -> Tone:
+    """The tone of what changed: a new group counts by its status, and by what waits for it."""
+    new = [row for row in rows if row["statusBefore"] == _NEW]
+    became = {status_tone(row["status"]) for row in rows if row in new or _is_worse(row)}
+    if dead or Tone.BAD in became:
+        return Tone.BAD
+    if is_worse or Tone.WARN in became or any(row["lag"] for row in new):
+        return Tone.WARN
+    return Tone.GOOD if fallen else Tone.PLAIN
 
 
 def given(scope: Scope) -> dict[str, Any]:
@@ -149,17 +186,28 @@ def _changes(before: Rows, now: Rows) -> list[dict[str, Any]]:
             "status": _GONE if new is None else new["status"],
             "waitedBefore": None if old is None else old["lagMillisMax"],
             "waited": None if new is None else new["lagMillisMax"],
-            "deadChange": None if new is None else new["dlqMessages"] - (0 if old is None else old["dlqMessages"]),
+            "deadChange": None if new is None or old is None else new["dlqMessages"] - old["dlqMessages"],
         }
         was, is_now = _waiting(old), _waiting(new)
-        rows.append(row | {"lagBefore": was, "lag": is_now, "lagChange": None if was is None or is_now is None else is_now - was})
+        rows.append(row | {"lagBefore": was, "lag": is_now, "lagChange": _lag_change(old, new)})
     return sorted(rows, key=lambda row: (-abs(row["lagChange"] or 0), -abs(row["deadChange"] or 0)))
 
 
 def _waiting(row: Row | None) -> int | None:
-    """The messages that wait for a group, those for a retry too; None where none of both is known."""
-    known = [] if row is None else [value for value in (row["lag"], row["retryLag"]) if value is not None]
-    return sum(known) if known else None
+    """The messages that wait for a group, those for a retry too; None where no lag on its topics is known."""
+    return None if row is None or row["lag"] is None else row["lag"] + (row["retryLag"] or 0)
+
+
+def _lag_change(old: Row | None, new: Row | None) -> int | None:
+    """By how much more messages wait; None where one of the reports does not know it, or knows the lag of other queues."""
+    was, is_now = _waiting(old), _waiting(new)
+    if old is None or new is None or was is None or is_now is None or old["queuesUnknown"] != new["queuesUnknown"]:
+        return None
+    return is_now - was
+
+
+def _is_in_both(row: Row) -> bool:
+    return bool(row["statusBefore"] != _NEW and row["status"] != _GONE)
 
 
 def _has_changed(row: Row) -> bool:
@@ -167,11 +215,9 @@ def _has_changed(row: Row) -> bool:
 
 
 def _is_worse(row: Row) -> bool:
-    order = (Tone.PLAIN, Tone.GOOD, Tone.WARN, Tone.BAD)
-    if _NEW in {row["statusBefore"]} or _GONE in {row["status"]}:
-        return False
-    was, now = (status_tone(row[name]) for name in ("statusBefore", "status"))
-    return now in {Tone.WARN, Tone.BAD} and order.index(now) > order.index(was)
+    """Whether a group of both reports is in trouble, and was in less."""
+    was, now = (_WORSE.index(found) if found in _WORSE else 0 for found in (row["statusBefore"], row["status"]))
+    return _is_in_both(row) and now > max(was, _WORSE.index("UNKNOWN"))
 
 
 def read_report(path: str) -> Compared:
@@ -182,14 +228,14 @@ def read_report(path: str) -> Compared:
     """
     try:
         found = json.loads(Path(path).read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ReportFileError(f"--compare {path}: expected a report that --format json wrote, found {error}") from error
     try:
         if found[FORMAT_KEY] != FORMAT:
             raise ReportFileError(f"--compare {path}: expected a report of form {FORMAT}, found one of form {found[FORMAT_KEY]!r}")
         groups = [_group(row) for row in found["groups"]]
         return Compared(path, int(found["facts"]["made"]), str(found["lake"]), dict(found["only"]), groups)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ReportFileError(
             f"--compare {path}: expected a report that --format json wrote, found other json ({type(error).__name__}: {error})"
         ) from error
@@ -200,4 +246,4 @@ _TEXTS, _COUNTS = ("brokerName", "consumerGroup", "status"), ("lag", "retryLag",
 
 def _group(row: Mapping[str, Any]) -> Row:
     numbers = {name: None if row[name] is None else int(row[name]) for name in _COUNTS}
-    return {name: str(row[name]) for name in _TEXTS} | numbers | {"dlqMessages": int(row["dlqMessages"])}
+    return {name: str(row[name]) for name in _TEXTS} | numbers | {name: int(row[name]) for name in ("dlqMessages", "queuesUnknown")}

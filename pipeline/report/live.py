@@ -1,7 +1,6 @@
 """The report as pages of a local web server: made again when the lake has changed, narrowed by the address, with names to click on.
 
-Rule: only GET is answered, and, while the server listens to this machine alone, only where the request names this machine: a page of
-another site cannot read the report by a name of its own that leads here.
+Rule: only GET and HEAD are answered.
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import parse_qs
 
 from pipeline.embedded.database import EmbeddedLake
 from pipeline.embedded.questions import errors_told
-from pipeline.lake.committed import LakeError
+from pipeline.lake.committed import UnknownNameError
 from pipeline.report.build import report
 from pipeline.report.page import Live, page
 from pipeline.report.report_json import as_json
@@ -29,6 +27,7 @@ JSON_PATH: Final = "/report.json"
 # pages kept: those that people go back to
 _KEPT: Final = 16
 _REFRESH_MIN, _REFRESH_MAX = 2, 86_400
+_FIELDS_MAX = 20
 _NAMES: Final = ("broker", "group", "topic", "from", "to", "refresh")
 _HEADERS: Final = (
     ("Cache-Control", "no-store"),
@@ -50,27 +49,24 @@ class LiveReport:
     Attributes:
         lake: path of the lake.
         now: gives the wall clock.
-        loopback: whether the server listens to this machine alone.
     """
 
     lake: str
     now: Callable[[], dt.datetime]
-    loopback: bool
     _made: OrderedDict[tuple[object, ...], str] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request."""
         status, kind, text = self._answer(environ)
-        start_response(status, [("Content-Type", f"{kind}; charset=utf-8"), *_HEADERS])
-        return [] if environ["REQUEST_METHOD"] == "HEAD" else [text.encode("utf-8", "replace")]
+        body = text.encode("utf-8", "replace")
+        start_response(status, [("Content-Type", f"{kind}; charset=utf-8"), ("Content-Length", str(len(body))), *_HEADERS])
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
     def _answer(self, environ: Mapping[str, Any]) -> tuple[str, str, str]:
         """Return status, content type and body."""
         if environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
             return "405 Method Not Allowed", _TEXT, "only GET is answered\n"
-        if self.loopback and not _is_this_machine(environ.get("HTTP_HOST", "")):
-            return "403 Forbidden", _TEXT, "the report is for this machine: ask for it as localhost\n"
         if environ["PATH_INFO"] == "/favicon.ico":  # browsers ask for it by themselves
             return "204 No Content", _TEXT, ""
         if environ["PATH_INFO"] not in {"/", JSON_PATH}:
@@ -81,7 +77,7 @@ class LiveReport:
             return "200 OK", kind, self._text(kind, asked)
         except AskedWronglyError as error:
             return "400 Bad Request", _TEXT, f"{error}\n"
-        except LakeError as error:
+        except UnknownNameError as error:
             return "404 Not Found", _TEXT, f"{error}\n"
         except UnusableInputError as error:
             return "500 Internal Server Error", _TEXT, f"{error}\n"
@@ -102,17 +98,12 @@ class LiveReport:
             return self._made[key]
 
 
-def _is_this_machine(host: str) -> bool:
-    name = host.rpartition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
-    try:
-        return name == "localhost" or ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
 def _asked(query: str) -> dict[str, str]:
     """The known fields of an address that have a value, in one order."""
-    fields = parse_qs(query, max_num_fields=20, errors="replace")
+    try:
+        fields = parse_qs(query, max_num_fields=_FIELDS_MAX, errors="replace")
+    except ValueError as error:
+        raise AskedWronglyError(f"expected at most {_FIELDS_MAX} fields, found {error}") from error
     return {name: fields[name][-1] for name in _NAMES if name in fields}
 
 
@@ -121,7 +112,7 @@ def _filters(asked: Mapping[str, str]) -> Filters:
     if since is not None and until is not None and since >= until:
         raise AskedWronglyError("from: expected a time before that of to")
     refresh = asked.get("refresh", str(_REFRESH_MAX))
-    if not (refresh.isdecimal() and _REFRESH_MIN <= int(refresh) <= _REFRESH_MAX):
+    if not (refresh.isdecimal() and len(refresh) <= len(str(_REFRESH_MAX)) and _REFRESH_MIN <= int(refresh) <= _REFRESH_MAX):
         raise AskedWronglyError(f"refresh: expected seconds from {_REFRESH_MIN} to {_REFRESH_MAX}, found {refresh!r}")
     return Filters(broker=asked.get("broker"), group=asked.get("group"), topic=asked.get("topic"), since=since, until=until)
 

@@ -169,6 +169,45 @@ def test_a_group_has_its_verdict_and_what_waits(ask: AskAll) -> None:
     assert {labels[1] for labels in series(only["pullsim_group_status"], *broker)} == {"b"}
 
 
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> AskAll:
+    """A lake that was looked at ten times: group big consumes, small stands still one message before the end."""
+    groups = {"big": 0, "small": 999, "CID_RMQ_SYS_REVIVE_GROUP": 999, "TOOLS_CONSUMER": 1}
+    place = {"brokerName": "a", "topic": "%DLQ%x%DLQ%", "queueId": 0}
+    looks = [
+        {**place, "consumerGroup": group, "observedAt": END - 60_000 * (9 - look), "consumerOffset": offset, "brokerOffset": 1000}
+        | {"minOffset": 0, "lag": 1000 - offset}
+        for group, start in groups.items()
+        for look in range(10)
+        for offset in [start + (look if group == "big" else 0)]
+    ]
+    rows = {
+        "broker": [{"brokerName": "a", "maxStoreTimestamp": END, "minPhyOffset": 0}],
+        "queue": [{**place, "minOffset": 0, "maxOffset": 1000}],
+        "consumer_offset": [
+            {**place, "consumerGroup": one["consumerGroup"], "consumerOffset": one["consumerOffset"]} for one in looks[9::10]
+        ],
+        "lag_history": looks,
+    }
+    return EmbeddedLake(str(plain_lake(tmp_path_factory.mktemp("watched") / "lake", rows))).asked
+
+
+def test_groups_in_trouble_come_first_and_those_of_the_broker_not_at_all(watched: AskAll, monkeypatch: pytest.MonkeyPatch) -> None:
+    def statuses() -> tuple[dict[tuple[str, ...], float], float]:
+        metrics = parse(metrics_text(all_metrics(watched, None, dt.datetime.fromtimestamp(5, dt.UTC))))
+        found = series(metrics["pullsim_group_status"], "group", "status")
+        return found, series(metrics["pullsim_lag_left_out"], "of")[("statuses",)]
+
+    # of the dead letter topic's group there are letters, and nothing else is known
+    assert statuses() == ({("big", "OK"): 1, ("small", "STOP"): 1, ("x%DLQ%", "UNKNOWN"): 1}, 0)
+    monkeypatch.setattr("pipeline.lag.group_metrics.GROUPS_MAX", 1)
+    assert statuses() == ({("small", "STOP"): 1}, 2)
+
+
+def test_a_group_keeps_its_name_whatever_it_is(watched: AskAll) -> None:
+    assert series(read(lag_metrics(watched, {"a": "c1"}))["rocketmq_topic_dlq_offset"], "group") == {("x%DLQ%",): 1000}
+
+
 def test_the_alerts_and_the_dashboard_ask_for_metrics_that_there_are(ask: AskAll) -> None:
     there = {metric.name for metric in all_metrics(ask, None, dt.datetime.fromtimestamp(5, dt.UTC))}
     dashboard = json.loads((MONITORING / "dashboard.json").read_text("utf-8"))

@@ -36,12 +36,12 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def live(lake: Path) -> LiveReport:
-    return LiveReport(str(lake), lambda: NOON, loopback=True)
+    return LiveReport(str(lake), lambda: NOON)
 
 
-def asked(live: LiveReport, path: str = "/", query: str = "", method: str = "GET", host: str = "127.0.0.1:8099") -> tuple[str, str]:
+def asked(live: LiveReport, path: str = "/", query: str = "", method: str = "GET") -> tuple[str, str]:
     """The status and the body of an answer."""
-    environ: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "QUERY_STRING": query, "HTTP_HOST": host}
+    environ: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "QUERY_STRING": query}
     setup_testing_defaults(environ)
     told: list[str] = []
     headers: dict[str, str] = {}
@@ -50,10 +50,12 @@ def asked(live: LiveReport, path: str = "/", query: str = "", method: str = "GET
         told.append(status)
         headers.update(found)
 
-    body = b"".join(live(environ, start)).decode()
+    body = b"".join(live(environ, start))
     assert headers["Cache-Control"] == "no-store"
+    assert method == "HEAD" or int(headers["Content-Length"]) == len(body)
+    assert method != "HEAD" or int(headers["Content-Length"]) > 1000, "that of the page"
     assert headers["Content-Security-Policy"].startswith("default-src 'none'")
-    return told[0], body
+    return told[0], body.decode()
 
 
 @pytest.mark.parametrize(
@@ -62,16 +64,14 @@ def asked(live: LiveReport, path: str = "/", query: str = "", method: str = "GET
         ({"method": "POST"}, "405 Method Not Allowed", "only GET is answered"),
         ({"path": "/etc/passwd"}, "404 Not Found", "the report is at / and /report.json"),
         ({"path": "/../"}, "404 Not Found", "the report is at"),
-        # a name of another site that leads to this machine
-        ({"host": "evil.example:8099"}, "403 Forbidden", "ask for it as localhost"),
-        ({"host": "127.0.0.1.evil.example"}, "403 Forbidden", "ask for it as localhost"),
-        ({"host": "10.0.0.1"}, "403 Forbidden", "ask for it as localhost"),
         ({"query": "group=javascript"}, "404 Not Found", "the lake knows no consumer group 'javascript'"),
         ({"query": "broker=c"}, "404 Not Found", "expected broker 'c'"),
         ({"query": "from=now"}, "400 Bad Request", "from: expected ms since 1970 or a time such as"),
         ({"query": "to=99999999999999999999"}, "400 Bad Request", "to: expected ms since 1970"),
         ({"query": "from=5&to=5"}, "400 Bad Request", "from: expected a time before that of to"),
         ({"query": "refresh=1"}, "400 Bad Request", "refresh: expected seconds from 2"),
+        ({"query": f"refresh={'9' * 5000}"}, "400 Bad Request", "refresh: expected seconds from 2"),
+        ({"query": "&".join(f"a{n}=1" for n in range(25))}, "400 Bad Request", "expected at most 20 fields"),
         ({"query": "refresh=5;url=//evil.example"}, "400 Bad Request", "refresh: expected seconds from 2"),
     ],
 )
@@ -80,9 +80,11 @@ def test_what_is_not_answered(live: LiveReport, request_of: dict[str, str], stat
     assert (found, told in body) == (status, True), body
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8099", "localhost", "[::1]:8099"])
-def test_this_machine_is_answered_by_each_of_its_names(live: LiveReport, host: str) -> None:
-    assert asked(live, query="refresh=0", host=host)[0] == "400 Bad Request"
+def test_a_damaged_lake_is_no_fault_of_who_asks(tmp_path: Path) -> None:
+    damaged = LiveReport(str(report_lake(tmp_path / "lake", {t.QUEUE: []})), lambda: NOON)
+    for log in (tmp_path / "lake" / "queue" / "_delta_log").iterdir():
+        log.write_text("{", "utf-8")
+    assert asked(damaged)[0] == "500 Internal Server Error"
 
 
 def test_an_address_narrows_the_figures(live: LiveReport) -> None:
@@ -101,7 +103,7 @@ def test_the_page_is_made_again_when_the_lake_has_changed(live: LiveReport, monk
     monkeypatch.setattr("pipeline.report.live.report", lambda *_, only, **__: made.append(only.group))
     monkeypatch.setattr("pipeline.report.live.page", lambda *_: f"page {len(made)}")
     rows = {t.CONSUMER_OFFSET: hostile_rows()[t.CONSUMER_OFFSET]}
-    changing = LiveReport(str(report_lake(tmp_path / "lake", rows)), lambda: NOON, loopback=True)
+    changing = LiveReport(str(report_lake(tmp_path / "lake", rows)), lambda: NOON)
     query = urlencode({"group": GROUP})
     assert [asked(changing, query=one)[1] for one in ("", query, "", query)] == ["page 1", "page 2", "page 1", "page 2"]
     report_lake(tmp_path / "lake", rows, version=2)

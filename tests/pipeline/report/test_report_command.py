@@ -154,7 +154,7 @@ def test_two_reports_are_compared(report: Callable[..., tuple[int, Report, str]]
         grown: (160, 180, 20, 0),
         dead: (204, 204, 0, 3),
         "gone one": (170, None, None, None),
-        new: (None, 170, None, 0),
+        new: (None, 170, None, None),
     }
     statuses = {row["consumerGroup"]: (row["statusBefore"], row["status"]) for row in changed["rows"]}
     assert (statuses["gone one"][1], statuses[new][0], statuses[fallen][0]) == ("gone", "new", "STOP")

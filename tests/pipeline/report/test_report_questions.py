@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from pipeline.embedded.database import EmbeddedLake
 from pipeline.report.behind_now import BEHIND_NOW
+from pipeline.report.failed import FAILED
 from pipeline.report.question import Answer
-from pipeline.report.scope import Scope
+from pipeline.report.scope import Filters, Scope
 from pipeline.report.tone import Tone
+from pipeline.schema import tables as t
+from tests.makers.report_lakes import report_lake
 
 SCOPE = Scope("lake", ("b",), imported=True)
 GROUP = {
@@ -47,3 +53,55 @@ def test_no_group_is_called_well_while_a_message_waits_or_a_lag_is_unknown(found
     assert isinstance(answer, Answer)
     assert answer.finding.tone is tone
     assert str(answer.finding.text).replace("<b>", "").replace("</b>", "").endswith(said)
+
+
+def queue(topic: str, end: int) -> dict[str, Any]:
+    return {"topic": topic, "queueId": 0, "minOffset": 0, "maxOffset": end}
+
+
+def offset(group: str, topic: str, at: int) -> dict[str, Any]:
+    return {"consumerGroup": group, "topic": topic, "queueId": 0, "consumerOffset": at}
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> EmbeddedLake:
+    """Group pop has retry topics of both forms, pop_t is a group of its own, and dead letters of pop came from topic t."""
+    ends = {"t": 9, "u": 9, "%RETRY%pop_u": 4, "%RETRY%pop+t": 2, "%RETRY%pop_t": 7, "%RETRY%gone": 1, "%DLQ%pop": 3, "%DLQ%pop_t": 1}
+    letters = [("%DLQ%pop", "t", 0), ("%DLQ%pop", "t", 1), ("%DLQ%pop", "u", 2), ("%DLQ%pop_t", "v", 0)]
+    rows = {
+        t.BROKER: [{"maxStoreTimestamp": 100, "minPhyOffset": 0}],
+        t.QUEUE: [queue(topic, end) for topic, end in ends.items()],
+        t.CONSUMER_OFFSET: [
+            *(offset("pop", topic, at) for topic, at in (("t", 9), ("u", 9), ("%RETRY%pop_u", 1), ("%RETRY%pop+t", 1))),
+            *(offset("pop_t", topic, at) for topic, at in (("v", 0), ("%RETRY%pop_t", 7))),
+        ],
+        t.COMMIT_LOG: [
+            {"topic": topic, "queueId": 0, "queueOffset": at, "storeTimestamp": 10, "storeSize": 9, "properties": [("RETRY_TOPIC", origin)]}
+            for topic, origin, at in letters
+        ],
+    }
+    return EmbeddedLake(str(report_lake(tmp_path_factory.mktemp("failing") / "lake", rows, broker="b")))
+
+
+def failed(lake: EmbeddedLake, **only: Any) -> tuple[dict[str, tuple[int, int | None, int]], Answer]:
+    """What each group sent back, what of it waits, and its dead letters; and the answer."""
+    scope = Scope("lake", ("b",), Filters(**only), imported=True)
+    answer = FAILED.answer(scope, [list(found) for found in lake.asked(FAILED.queries(scope))])
+    assert isinstance(answer, Answer)
+    return {row["consumerGroup"]: (row["sentBack"], row["retriesBehind"], row["dead"]) for row in answer.rows}, answer
+
+
+def test_a_retry_topic_of_pop_belongs_to_its_group(failing: EmbeddedLake) -> None:
+    assert failed(failing)[0] == {"pop": (6, 4, 3), "pop_t": (7, 0, 1), "gone": (1, None, 0)}
+    assert failed(failing, group="pop")[0] == {"pop": (6, 4, 3)}
+
+
+def test_what_failed_is_narrowed_to_the_topic_that_it_came_from(failing: EmbeddedLake) -> None:
+    found, answer = failed(failing, topic="t")
+    assert found == {"pop": (6, 4, 2)}
+    assert answer.finding.text.striptags().startswith("2 dead letters of 1 groups")
+    assert answer.note.startswith("Tries that were sent back are those of all topics of a group")
+    # no group has an offset there
+    none, nothing = failed(failing, topic="w", since=5)
+    assert (none, nothing.finding.tone) == ({}, Tone.GOOD)
+    assert "all times" in nothing.note

@@ -1,0 +1,84 @@
+"""What a report says of another one: of groups that are new or gone, of lags that one of them does not know, and of cut reports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.report import compared as module
+from pipeline.report.compared import Compared, ReportFileError, read_report
+from pipeline.report.question import Answer
+from pipeline.report.scope import Filters, Scope
+from pipeline.report.tone import Tone
+
+Group = dict[str, Any]
+CALM = "the lag of no group changed"
+
+
+def group(name: str = "g", status: str = "OK", lag: int | None = 0, **figures: int | None) -> Group:
+    others = {"retryLag": None, "dlqMessages": 0, "lagMillisMax": None, "queuesUnknown": 0}
+    return {"brokerName": "b", "consumerGroup": name, "status": status, "lag": lag} | others | figures
+
+
+def compare(before: Sequence[Group], now: Sequence[Group], only: Filters | None = None) -> tuple[Tone, str, Answer]:
+    """The tone and the sentence, without its begin, of an answer about all of a lake now, and the answer."""
+    question = Compared("before.json", 0, "lake", {}, before).question({"groups": now})
+    answer = question.answer(Scope("lake", ("b",), only or Filters()), [])
+    assert isinstance(answer, Answer)
+    return answer.finding.tone, answer.finding.text.striptags().split(" UTC ")[1].removesuffix("."), answer
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "tone", "said"),
+    [
+        ([], [group(status="STALL", lag=10**9)], Tone.BAD, f"{CALM}; new: 1, such as g, STALL: 1,000,000,000 messages wait"),
+        ([], [group(lag=3)], Tone.WARN, f"{CALM}; new: 1, such as g, OK: 3 messages wait"),
+        ([], [group()], Tone.PLAIN, f"{CALM}; new: 1, such as g, OK"),
+        # the one in trouble is named, not the one with most lag
+        ([], [group("a", lag=9), group("z", "STOP", 1)], Tone.BAD, f"{CALM}; new: 2, such as z, STOP: 1 messages wait"),
+        ([group()], [], Tone.PLAIN, f"{CALM}; gone: 1, such as g"),
+        ([group(status="STALL")], [group(status="REWIND")], Tone.BAD, f"{CALM}; the status of 1 became worse"),
+        ([group(status="REWIND")], [group(status="STALL")], Tone.PLAIN, CALM),
+        ([group(status="OK")], [group(status="UNKNOWN")], Tone.PLAIN, CALM),
+        # nothing is known of the lag on one side, whatever waits for a retry
+        ([group(lag=100_000)], [group(lag=None, retryLag=5)], Tone.PLAIN, CALM),
+        ([group(lag=None)], [group(lag=100_000)], Tone.PLAIN, CALM),
+        ([group(lag=100_000)], [group(lag=5, queuesUnknown=1)], Tone.PLAIN, CALM),
+        ([group(lag=9, queuesUnknown=1)], [group(lag=5, queuesUnknown=1)], Tone.GOOD, "lag grew in 0 and fell in 1 of 1 groups"),
+        # its dead letters may be old
+        ([], [group(dlqMessages=9)], Tone.PLAIN, f"{CALM}; new: 1, such as g, OK"),
+        ([group(dlqMessages=8)], [group(dlqMessages=9)], Tone.BAD, f"{CALM}; 1 dead letters came"),
+    ],
+)
+def test_what_changed(before: Sequence[Group], now: Sequence[Group], tone: Tone, said: str) -> None:
+    assert compare(before, now)[:2] == (tone, said)
+
+
+def test_only_groups_of_both_are_compared_where_a_report_may_lack_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, now = [group("a"), group("b")], [group("b"), group("c", "STOP", 7)]
+    narrowed = compare(before, now, Filters(group="c"))
+    assert narrowed[:2] == (Tone.PLAIN, CALM)
+    assert narrowed[2].note == "It was narrowed otherwise than this one: only groups of both are compared."
+    monkeypatch.setattr(module, "_MOST", 2)
+    cut = compare(before, now)
+    assert cut[:2] == (Tone.PLAIN, CALM)
+    assert cut[2].note.startswith("A report has at most 2 groups")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"pullsimReport": 1, "lake": "l", "only": {}, "groups": [], "facts": {"made": float("inf")}}),
+        "[" * 100_000,
+        "[]",
+        json.dumps({"pullsimReport": 1, "lake": "l", "only": {}, "groups": [group(lag=3) | {"lag": float("-inf")}], "facts": {"made": 1}}),
+    ],
+)
+def test_a_file_that_is_no_report_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "odd.json").write_text(text, "utf-8")
+    with pytest.raises(ReportFileError, match=r"^--compare .*odd\.json: expected a report that --format json wrote, found"):
+        read_report(str(tmp_path / "odd.json"))
