@@ -19,19 +19,25 @@ from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Table
 from pipeline.schema.timer_tables import TIMER_LOG, TIMER_SLOT
 from pipeline.settings.settings import BrokerSettings
+from store_format.errors import CorruptStoreError
 from store_format.files.files import Entry
+from store_format.files.mapped_files import is_mapped_file_name
 from store_format.timer import timer_files as tf
 
 # units and slots that a task reads at once
 _UNITS_A_PIECE = 1 << 18
 _SLOTS_A_PIECE = 1 << 18
+_LONG_END = 2**63
 TIMER_TABLES = (TIMER_LOG, TIMER_SLOT)
 
 
 def timer_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> tuple[TaskRows, ...]:
-    """The rows of timer_log and timer_slot, nothing for a store that has neither file. A task reads a file."""
-    logs = [entry for entry in store.folder(tf.TIMER_LOG) if entry.name.isdecimal() and not entry.is_folder]
-    files = [*logs, *(entry for entry in store.folder() if entry.name == tf.TIMER_WHEEL and not entry.is_folder)]
+    """The rows of timer_log and timer_slot, nothing for a store that has neither file. A task reads a file.
+
+    Raises:
+        CorruptStoreError: like `log_files`.
+    """
+    files = [*log_files(store), *(entry for entry in store.folder() if entry.name == tf.TIMER_WHEEL and not entry.is_folder)]
     if not files:
         return ()
     precision = int(settings.value("timerPrecisionMs"))
@@ -45,6 +51,21 @@ def timer_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
                     yield from ((TIMER_LOG.name, rows) for rows in _units(store, broker, entry))
 
     return (TaskRows(work=spark.range(0, len(files), 1, len(files)), tables=TIMER_TABLES, read=read),)
+
+
+def log_files(store: StoreFiles) -> list[Entry]:
+    """The files of timerlog: those that are named by the 20 digits of an offset.
+
+    Raises:
+        CorruptStoreError: a file's offsets do not fit a Java long.
+    """
+    files = [entry for entry in store.folder(tf.TIMER_LOG) if is_mapped_file_name(entry.name) and not entry.is_folder]
+    for entry in files:
+        if int(entry.name) + entry.length >= _LONG_END:
+            raise CorruptStoreError(
+                store.path_of(tf.TIMER_LOG, entry.name), "a file named by its first offset, less than 2**63", entry.name
+            )
+    return files
 
 
 def _units(store: StoreFiles, broker: str, entry: Entry) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@
 -- POP has no check point: config/consumerOrderInfo.json says what it holds.
 CREATE OR REPLACE TEMPORARY VIEW pop_message (
   brokerName COMMENT 'broker whose store it is',
-  state COMMENT 'HELD: given out, not acknowledged, hidden from others until heldUntil. EXPIRED: that time is over, and the broker has not stored it in the retry topic yet (an orderly POP gives it again). ACKED: acknowledged. EXTENDED: held on by a later row of the same message (change of the invisible time). REVIVED: the broker dealt with the check point: stored the message in the retry topic',
+  state COMMENT 'HELD: given out, not acknowledged, hidden from others until heldUntil. EXPIRED: that time is over, and the broker has not stored it in the retry topic yet (an orderly POP gives it again). ACKED: acknowledged. EXTENDED: held on by a later row of the same message (change of the invisible time). REVIVED: the broker dealt with the check point: stored the message in the retry topic. LATE_ACK: like REVIVED, and acknowledged more than 2 s after heldUntil, likely too late to keep it out of the retry topic',
   consumerGroup COMMENT 'group that got it',
   topic COMMENT 'topic from which it was given; %RETRY%group_topic for a message that was given again',
   queueId COMMENT 'queue of the topic',
@@ -27,7 +27,7 @@ COMMENT 'Who holds which message by POP, until when, and what became of it.'
 AS
 WITH written AS (
   SELECT
-    brokerName, tags, coalesce(properties['REAL_TOPIC'], topic) AS reviveTopic, try_validate_utf8(CAST(body AS STRING)) AS json,
+    brokerName, tags, storeTimestamp, coalesce(properties['REAL_TOPIC'], topic) AS reviveTopic, try_validate_utf8(CAST(body AS STRING)) AS json,
     CASE WHEN topic = 'rmq_sys_wheel_timer' THEN try_cast(properties['REAL_QID'] AS INT) ELSE queueId END AS reviveQueueId,
     CASE WHEN topic = 'rmq_sys_wheel_timer' THEN CAST(NULL AS BIGINT) ELSE queueOffset END AS reviveOffset
   FROM commit_log
@@ -36,7 +36,7 @@ WITH written AS (
 ), told AS (
   -- what a broker writes is flat, and its names hold no quotes
   SELECT
-    brokerName, tags, reviveTopic, reviveQueueId, reviveOffset, regexp_extract(json, '"c":"([^"]*)"', 1) AS consumerGroup,
+    brokerName, tags, storeTimestamp, reviveTopic, reviveQueueId, reviveOffset, regexp_extract(json, '"c":"([^"]*)"', 1) AS consumerGroup,
     regexp_extract(json, '"t":"([^"]*)"', 1) AS topic, regexp_extract(json, '"bn":"([^"]*)"', 1) AS owner,
     try_cast(regexp_extract(json, '"q":(-?[0-9]+)', 1) AS INT) AS queueId, try_cast(regexp_extract(json, '"so":(-?[0-9]+)', 1) AS BIGINT) AS startOffset,
     try_cast(regexp_extract(json, '"pt":(-?[0-9]+)', 1) AS BIGINT) AS popTime, try_cast(regexp_extract(json, '"it":(-?[0-9]+)', 1) AS BIGINT) AS invisibleTime,
@@ -56,25 +56,40 @@ WITH written AS (
   SELECT p.*, place, startOffset + coalesce(try_cast(get(split(distances, ','), place) AS BIGINT), place) AS queueOffset
   FROM point p
   LATERAL VIEW explode(sequence(0, num - 1)) numbered AS place
+), acked AS (
+  -- the broker takes a missing name for its own
+  SELECT t.*, CASE WHEN t.owner = '' THEN coalesce(b.properties['brokerName'], t.brokerName) ELSE t.owner END AS byOwner
+  FROM told t
+  LEFT JOIN broker b ON b.brokerName = t.brokerName
+  WHERE t.tags IN ('ack', 'bAck')
 ), acknowledged AS (
-  SELECT DISTINCT brokerName, consumerGroup, topic, queueId, startOffset, popTime, owner, try_cast(one AS BIGINT) AS queueOffset
-  FROM told
-  LATERAL VIEW explode(split(ackOffsets, ',')) listed AS one
-  WHERE tags IN ('ack', 'bAck')
-), held AS (
   SELECT
-    g.brokerName, g.consumerGroup, g.topic, g.queueId, g.queueOffset, g.popTime, g.invisibleTime, FALSE AS isOrdered, g.rePutTimes,
-    g.reviveQueueId, g.reviveOffset, a.queueOffset IS NOT NULL OR shiftright(g.bitMap, g.place) & 1 = 1 AS isAcked, g.reviveOffset <= o.consumerOffset AS isRevived
+    brokerName, consumerGroup, topic, queueId, startOffset, popTime, byOwner, try_cast(one AS BIGINT) AS queueOffset, max(reviveOffset) AS ackReviveOffset,
+    min(storeTimestamp) AS ackedAt
+  FROM acked
+  LATERAL VIEW explode(split(ackOffsets, ',')) listed AS one
+  GROUP BY brokerName, consumerGroup, topic, queueId, startOffset, popTime, byOwner, try_cast(one AS BIGINT)
+), matched AS (
+  SELECT
+    g.*, shiftright(g.bitMap, g.place) & 1 = 1 AS isMarked, coalesce(g.reviveOffset <= o.consumerOffset, FALSE) AS isRevived,
+    -- an acknowledgement counts where the broker finds it after its check point, in the scan that revives it; those in the timer come after the others
+    a.queueOffset IS NOT NULL AND (a.ackReviveOffset IS NULL OR coalesce(a.ackReviveOffset > g.reviveOffset, FALSE)) AS isInOrder,
+    a.ackReviveOffset IS NULL OR coalesce(a.ackedAt - 2000 > try_add(g.popTime, g.invisibleTime), FALSE) AS isLate
   FROM given g
   LEFT JOIN acknowledged a
     ON a.brokerName = g.brokerName AND a.consumerGroup = g.consumerGroup AND a.topic = g.topic AND a.queueId = g.queueId
-      AND a.startOffset = g.startOffset AND a.popTime = g.popTime AND a.owner = g.owner AND a.queueOffset = g.queueOffset
+      AND a.startOffset = g.startOffset AND a.popTime = g.popTime AND a.byOwner = g.owner AND a.queueOffset = g.queueOffset
   LEFT JOIN consumer_offset o
     ON o.brokerName = g.brokerName AND o.topic = g.reviveTopic AND o.queueId = g.reviveQueueId AND o.consumerGroup = 'CID_RMQ_SYS_REVIVE_GROUP'
+), held AS (
+  SELECT
+    brokerName, consumerGroup, topic, queueId, queueOffset, popTime, invisibleTime, FALSE AS isOrdered, rePutTimes, reviveQueueId, reviveOffset,
+    isMarked OR isInOrder AND NOT (isRevived AND isLate) AS isAcked, isRevived, isInOrder AND isRevived AND isLate AS isLateAck
+  FROM matched
   UNION ALL
   SELECT
     brokerName, consumerGroup, topic, queueId, get(queueOffsets, place), popTime, invisibleTime, TRUE, 0, CAST(NULL AS INT), CAST(NULL AS BIGINT),
-    shiftright(commitOffsetBit, place) & 1 = 1, FALSE
+    shiftright(commitOffsetBit, place) & 1 = 1, FALSE, FALSE
   FROM (SELECT * FROM consumer_order_info WHERE size(queueOffsets) BETWEEN 1 AND 64) i
   LATERAL VIEW explode(sequence(0, size(queueOffsets) - 1)) numbered AS place
 ), latest AS (
@@ -85,6 +100,7 @@ SELECT
   CASE
     WHEN h.isAcked AND h.popTime < h.lastPopTime THEN 'EXTENDED'
     WHEN h.isAcked THEN 'ACKED'
+    WHEN h.isLateAck THEN 'LATE_ACK'
     WHEN h.isRevived THEN 'REVIVED'
     WHEN try_add(h.popTime, h.invisibleTime) < b.maxStoreTimestamp THEN 'EXPIRED'
     ELSE 'HELD'

@@ -1,9 +1,10 @@
 -- Whether timerwheel, timerlog and the commit log of a broker 5.x agree, a row a slot that the timer has still to read. Broker source (5.5.0):
--- TimerMessageStore.doEnqueue and dequeue: the timer goes from lastPos of a slot along prevPos, and reads each unit's message in the commit log.
+-- TimerMessageStore.doEnqueue, dequeue and recover: the timer goes from lastPos of a slot along prevPos, and reads each unit's message in the commit log.
+-- At a start it walks timerlog from the file that has lastTimerLogFlushPos less the length of a file, and sets lastPos of each unit's slot.
 CREATE OR REPLACE TEMPORARY VIEW timer_check (
   brokerName COMMENT 'broker whose store it is',
   slotTimeMs COMMENT 'when the slot is due, ms',
-  problem COMMENT 'NULL where all agree. NO_SLOT: units of timerlog that the wheel does not have: they are never delivered. NO_UNITS: a slot without units. LOST_UNITS: lastPos leads to fewer units than timerlog has for it. WRONG_COUNT: num is not the number of units. NO_MESSAGE: the commit log has no message where a unit points',
+  problem COMMENT 'NULL where all agree. BEHIND: the wheel lacks units at the end of timerlog, as in a copy of a running broker''s files or after a kill; the broker''s start puts them back. NO_SLOT: units of timerlog that the wheel does not have, and that a start does not come to: they are never delivered. NO_UNITS: a slot without units. LOST_UNITS: lastPos leads to fewer units than timerlog has for it. WRONG_COUNT: num is not the number of units. NO_MESSAGE: the commit log has no message where a unit points',
   num COMMENT 'units that the wheel counts',
   units COMMENT 'units in timerlog, less those that cancel another',
   linked COMMENT 'units whose prevPos is the unit before it in the slot, or -1 for the first',
@@ -13,14 +14,29 @@ CREATE OR REPLACE TEMPORARY VIEW timer_check (
 )
 COMMENT 'Whether timerwheel, timerlog and the commit log of a broker 5.x agree.'
 AS
-WITH ordered AS (
-  SELECT u.*, lag(u.position) OVER (PARTITION BY u.brokerName, u.slotTimeMs ORDER BY u.position) AS before
+WITH walk AS (
+  SELECT
+    c.brokerName, c.lastReadTimeMs, c.lastTimerLogFlushPos,
+    coalesce(try_cast(b.properties['mappedFileSizeTimerLog'] AS BIGINT), 104857600L) AS fileSize
+  FROM timer_checkpoint c
+  LEFT JOIN broker b ON b.brokerName = c.brokerName
+), clock AS (
+  SELECT
+    brokerName, lastReadTimeMs,
+    CASE
+      WHEN lastTimerLogFlushPos > fileSize AND fileSize > 0 THEN lastTimerLogFlushPos - fileSize - lastTimerLogFlushPos % fileSize
+      ELSE 0L
+    END AS walkedFrom
+  FROM walk
+), ordered AS (
+  SELECT u.*, c.walkedFrom, lag(u.position) OVER (PARTITION BY u.brokerName, u.slotTimeMs ORDER BY u.position) AS before
   FROM timer_log u
-  JOIN timer_checkpoint c ON c.brokerName = u.brokerName AND u.slotTimeMs >= c.lastReadTimeMs
+  JOIN clock c ON c.brokerName = u.brokerName AND u.slotTimeMs >= c.lastReadTimeMs
 ), logged AS (
   SELECT
     u.brokerName, u.slotTimeMs, count(*) AS rows, count(*) - 2 * count_if(u.magic & 4 <> 0) AS units, count_if(u.prevPos = coalesce(u.before, -1L)) AS linked,
-    count(m.physicOffset) AS messages, min(u.position) AS firstPos, max(u.position) AS lastPos
+    count(m.physicOffset) AS messages, min(u.position) AS firstPos, max(u.position) AS lastPos,
+    max(u.position) >= min(u.walkedFrom) AS isWalked
   FROM ordered u
   LEFT JOIN commit_log m
     ON m.brokerName = u.brokerName AND m.topic = 'rmq_sys_wheel_timer' AND m.physicOffset = u.physicOffset AND m.storeSize = u.size
@@ -28,11 +44,12 @@ WITH ordered AS (
 ), slot AS (
   SELECT s.brokerName, s.timeMs AS slotTimeMs, s.num, s.firstPos, s.lastPos
   FROM timer_slot s
-  JOIN timer_checkpoint c ON c.brokerName = s.brokerName AND s.timeMs >= c.lastReadTimeMs
+  JOIN clock c ON c.brokerName = s.brokerName AND s.timeMs >= c.lastReadTimeMs
 )
 SELECT
   brokerName, slotTimeMs,
   CASE
+    WHEN l.isWalked AND l.linked = l.rows AND coalesce(s.lastPos < l.lastPos, TRUE) THEN 'BEHIND'
     WHEN s.num IS NULL THEN 'NO_SLOT'
     WHEN l.units IS NULL THEN 'NO_UNITS'
     WHEN l.linked < l.rows OR l.lastPos <> s.lastPos OR l.firstPos <> s.firstPos THEN 'LOST_UNITS'

@@ -99,7 +99,7 @@ POINTS = [
     revive(8, "bAck", ack(LATE, aol=[10, 12]), waits=True),
     revive(9, "ack", ack(LATE | {"bn": "other"}, ao=11), waits=True),
     revive(10, "ck", body(**OPEN), waits=True),
-    revive(11, "ack", ack(OPEN, ao=21), waits=True),
+    revive(11, "ack", ack(OPEN | {"bn": ""}, ao=21), waits=True),  # the broker takes a missing name for its own
     revive(12, "ck", body(**LONGER), waits=True),
     revive(13, "ck", body(**AGAIN), waits=True),
     *(revive(14 + number, "ck", raw, waits=True) for number, raw in enumerate([b"", b"no json", b"\xff\xfe", b"[]", b'{"n":3}'])),
@@ -233,6 +233,7 @@ def test_a_wheel_that_agrees_with_its_log_has_no_problem(lake: Path) -> None:
     [
         ("timer_slot", 51_000, None, "NO_SLOT"),
         ("timer_log", 51_000, None, "NO_UNITS"),
+        ("timer_slot", 90_000, {"lastPos": 0, "num": 1}, "LOST_UNITS"),
         ("timer_log", 51_000, {"prevPos": 52}, "LOST_UNITS"),
         ("timer_slot", 90_000, {"lastPos": 0}, "LOST_UNITS"),
         ("timer_slot", 90_000, {"num": 2}, "WRONG_COUNT"),
@@ -246,10 +247,32 @@ def test_a_wheel_that_disagrees_is_told(tmp_path: Path, table: str, slot: int, c
     found[table] = [
         row | change if row[time] == READ + slot and change else row for row in found[table] if change or row[time] != READ + slot
     ]
-    checkpoint = [{"brokerName": "b", "lastReadTimeMs": READ, "lastTimerQueueOffset": 0}]
-    lake = plain_lake(tmp_path / "lake", found | {"commit_log": messages(), "timer_checkpoint": checkpoint})
+    # so far in timerlog that a start of the broker does not come to these units
+    checkpoint = [{"brokerName": "b", "lastReadTimeMs": READ, "lastTimerQueueOffset": 0, "lastTimerLogFlushPos": 300 << 20}]
+    lake = plain_lake(
+        tmp_path / "lake", found | {"broker": [{"brokerName": "b"}], "commit_log": messages(), "timer_checkpoint": checkpoint}
+    )
     told = rows(lake, "SELECT slotTimeMs, problem FROM timer_check WHERE problem IS NOT NULL")
     assert told == [(READ + slot, problem)]
+
+
+@pytest.mark.parametrize(("flushed", "behind"), [(0, True), (103_948, True), (104_000, False)])
+def test_a_wheel_that_the_broker_s_start_puts_right_is_behind(tmp_path: Path, flushed: int, behind: bool) -> None:
+    # TimerMessageStore.recover goes through timerlog from the file that has lastTimerLogFlushPos less a file's length
+    moved = 52 * 500
+    log = [row | {"position": row["position"] + moved, "prevPos": row["prevPos"] + moved * (row["prevPos"] >= 0)} for row in units()]
+    wheel = [row | {"firstPos": row["firstPos"] + moved, "lastPos": row["lastPos"] + moved} for row in slots()]
+    late = [row | {"lastPos": row["firstPos"], "num": 1} if row["timeMs"] == READ + 90_000 else row for row in wheel]
+    found = {
+        "broker": [{"brokerName": "b", "properties": [("mappedFileSizeTimerLog", "52000")]}],
+        "commit_log": messages(),
+        "timer_log": log,
+        "timer_slot": [row for row in late if row["timeMs"] != READ + 51_000],
+        "timer_checkpoint": [{"brokerName": "b", "lastReadTimeMs": READ, "lastTimerQueueOffset": 0, "lastTimerLogFlushPos": flushed}],
+    }
+    told = rows(plain_lake(tmp_path / "lake", found), "SELECT slotTimeMs, problem FROM timer_check WHERE problem IS NOT NULL")
+    wanted = ("BEHIND", "BEHIND") if behind else ("NO_SLOT", "LOST_UNITS")
+    assert dict(told) == dict(zip((READ + 51_000, READ + 90_000), wanted, strict=True))
 
 
 def test_each_message_of_a_check_point_has_a_state(lake: Path) -> None:
@@ -271,9 +294,51 @@ def test_each_message_of_a_check_point_has_a_state(lake: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("point", "offset", "stored", "committed", "state"),
+    [
+        # PopReviveService.consumeReviveMessage takes what lies after the check point; mergeAndRevive comes 2 s after the time is over
+        (30, 31, 0, 30, "ACKED"),
+        (30, 31, 2000, 30, "ACKED"),
+        (30, 500, 3_600_000, 600, "LATE_ACK"),
+        (30, 500, 3_600_000, 29, "ACKED"),  # the reviver has still to come
+        (30, None, 3_600_000, 30, "LATE_ACK"),  # in the timer yet
+        (30, None, 0, 29, "ACKED"),
+        (30, 29, 0, 30, "REVIVED"),
+        (30, 29, 0, 28, "EXPIRED"),
+        (None, 29, 0, 28, "EXPIRED"),  # the check point is in the timer, and comes after its acknowledgement
+        (None, None, 0, 28, "ACKED"),
+    ],
+)
+def test_an_acknowledgement_counts_where_the_broker_finds_it(
+    tmp_path: Path, point: int | None, offset: int | None, stored: int, committed: int, state: str
+) -> None:
+    given = held(-4000, so=5, n=1, d=[0])
+    until = given["pt"] + given["it"]
+    log = [
+        revive(point or 0, "ck", body(**given), waits=point is None),
+        revive(offset or 0, "ack", ack(given, ao=5), waits=offset is None) | {"storeTimestamp": until + stored},
+    ]
+    reviver = {"brokerName": "b", "consumerGroup": "CID_RMQ_SYS_REVIVE_GROUP", "topic": REVIVE, "queueId": 4, "consumerOffset": committed}
+    found = {"broker": [{"brokerName": "b", "maxStoreTimestamp": NOW}], "commit_log": log, "consumer_offset": [reviver]}
+    assert rows(plain_lake(tmp_path / "lake", found), "SELECT state FROM pop_message") == [(state,)]
+
+
 def test_the_broker_s_lag_takes_the_committed_offset_for_the_pull_offset_and_none_for_the_end(lake: Path) -> None:
     query = "SELECT queueId, lag, brokerLag, inFlight, available FROM broker_lag WHERE topic = 'alarms' ORDER BY queueId"
     assert rows(lake, query) == [(0, 5, 5, 0, 5), (1, None, 0, 0, 0)]
+
+
+@pytest.mark.parametrize(("followed", "available"), [(None, 990), (5, 0)])
+def test_a_follow_leaves_no_pull_offset_behind_the_committed_one(tmp_path: Path, followed: int | None, available: int) -> None:
+    queue = {"brokerName": "b", "topic": "t", "queueId": 0}
+    found = {
+        "broker": [{"brokerName": "b", "followedFrom": followed}],
+        "queue": [queue | {"minOffset": 0, "maxOffset": 1000}],
+        "consumer_offset": [queue | {"consumerGroup": "g", "consumerOffset": 1000}],
+        "pull_offset": [queue | {"consumerGroup": "g", "pullOffset": 10}],
+    }
+    assert rows(plain_lake(tmp_path / "lake", found), "SELECT available, inFlight FROM broker_lag") == [(available, 0)]
 
 
 def test_an_orderly_pop_holds_what_its_bits_do_not_name(lake: Path) -> None:
