@@ -31,7 +31,7 @@ WITH popped AS (
     CASE WHEN b.followedFrom IS NOT NULL THEN greatest(p.pullOffset, l.consumerOffset) ELSE p.pullOffset END AS pullOffset,
     CASE
       WHEN m.topic IS NOT NULL THEN coalesce(n.inFlight, 0L)
-      ELSE greatest(coalesce(p.pullOffset, 0L) - coalesce(l.consumerOffset, p.pullOffset, 0L), 0L)
+      ELSE greatest(try_subtract(coalesce(p.pullOffset, 0L), coalesce(l.consumerOffset, p.pullOffset, 0L)), 0L)
     END AS inFlight
   FROM consume_lag l
   LEFT JOIN mode m ON m.brokerName = l.brokerName AND m.consumerGroup = l.consumerGroup AND m.topic = l.topic
@@ -39,7 +39,7 @@ WITH popped AS (
   LEFT JOIN pull_offset p ON p.brokerName = l.brokerName AND p.consumerGroup = l.consumerGroup AND p.topic = l.topic AND p.queueId = l.queueId
   LEFT JOIN broker b ON b.brokerName = l.brokerName
 ), placed AS (
-  SELECT c.*, coalesce(consumerOffset, brokerOffset) - CASE WHEN isPop THEN inFlight ELSE 0L END AS unconsumed FROM counted c
+  SELECT c.*, try_subtract(coalesce(consumerOffset, brokerOffset), CASE WHEN isPop THEN inFlight ELSE 0L END) AS unconsumed FROM counted c
 ), first AS (
   SELECT /*+ BROADCAST(p) */ p.brokerName, p.consumerGroup, p.topic, p.queueId, max(e.storeTimestamp) AS storeTimestamp
   FROM consume_queue e
@@ -49,8 +49,8 @@ WITH popped AS (
 )
 SELECT
   p.brokerName, p.consumerGroup, p.topic, p.queueId, p.isPop, p.lag,
-  greatest(coalesce(p.lag, 0L), 0L) + CASE WHEN p.isPop THEN p.inFlight ELSE 0L END, p.inFlight,
+  try_add(greatest(coalesce(p.lag, 0L), 0L), CASE WHEN p.isPop THEN p.inFlight ELSE 0L END), p.inFlight,
   -- ConsumerOffsetManager.queryPullOffset: the committed offset stands in for a pull offset
-  greatest(p.brokerOffset - coalesce(CASE WHEN NOT p.isPop THEN p.pullOffset END, p.consumerOffset, p.brokerOffset), 0L), f.storeTimestamp, p.asOf
+  greatest(try_subtract(p.brokerOffset, coalesce(CASE WHEN NOT p.isPop THEN p.pullOffset END, p.consumerOffset, p.brokerOffset)), 0L), f.storeTimestamp, p.asOf
 FROM placed p
 LEFT JOIN first f ON f.brokerName = p.brokerName AND f.consumerGroup = p.consumerGroup AND f.topic = p.topic AND f.queueId = p.queueId

@@ -65,6 +65,8 @@ FUNCTIONS = (
     "SELECT * FROM queue_status(intervals => 3, minimumComplete => 0.5, allowedLag => 100)",
     "SELECT status, count(*) AS queues FROM queue_status(5) GROUP BY status",
 )
+# of state that 4.9.3 does not have; tests/pipeline/listings compares them on a store of 5.5.0
+OF_5 = {"timer_message", "timer_topic", "timer_check", "pop_message"}
 DOCUMENTED = sorted(
     {word for page in PAGES for one in commands(page) if one.words[0] == "sql" for word in one.words if word.startswith("SELECT ")}
 )
@@ -82,7 +84,7 @@ def test_views_and_tables_of_a_captured_broker_agree(spark: SparkSession, captur
     wanted, found = of_spark(spark, captured, f"SELECT * FROM {name}"), of_duckdb(captured, f"SELECT * FROM {name}")
     assert list(found[0].items()) == list(wanted[0].items())
     assert (found[1] - wanted[1], wanted[1] - found[1]) == (Counter(), Counter())
-    if name in VIEWS:
+    if name in VIEWS and name not in OF_5:
         assert found[1], "a view without rows compares nothing"
 
 

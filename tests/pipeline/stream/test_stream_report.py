@@ -211,15 +211,15 @@ def test_lag_is_asked_again_where_an_import_changed_a_table(told: Told, monkeypa
         def require(self) -> FakeLake:
             return self
 
-    def fake_metrics(_spark: object, broker: str, cluster: str) -> LagMetrics:
-        asked.append(f"{broker} {cluster}")
+    def fake_metrics(_ask: object, clusters: dict[str, str]) -> LagMetrics:
+        asked.extend(f"{broker} {cluster}" for broker, cluster in clusters.items())
         if len(asked) == 3:
             raise LakeError("another run writes")
         return LagMetrics((), 12, 0)
 
     monkeypatch.setattr(lag_watch, "Lake", FakeLake)
     monkeypatch.setattr(OpenedBroker, "properties", lambda _broker: {"brokerClusterName": "c9"})
-    monkeypatch.setattr(lag_watch, "create_views", lambda lake, _: lake)
+    monkeypatch.setattr(lag_watch, "asking", lambda lake: lake)
     monkeypatch.setattr(lag_watch, "lag_metrics", fake_metrics)
 
     def idle() -> int:
