@@ -69,6 +69,6 @@ def both_reported(spark: SparkSession, lake: Path | str, broker: str | None) -> 
     wanted, wanted_page = reported(asking(Lake(spark, str(lake)).require()), lake, broker)
     found, found_page = reported(EmbeddedLake(str(lake)).asked, lake, broker)
     for (query, rows), of_spark in zip(found, wanted, strict=True):
-        assert (query, rows) == of_spark
+        assert (query, rows) == of_spark, f"{query}\nDuckDB: {rows}\nSpark: {of_spark[1]}"
     assert found_page == wanted_page
     return found
