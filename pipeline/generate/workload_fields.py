@@ -57,6 +57,11 @@ def unknown_name(where: str, expected: str, name: str, known: Iterable[str]) -> 
     return WorkloadError(where, expected, near["found"], hint=near["hint"])
 
 
+def too_deep(where: str) -> WorkloadError:
+    """Return the error for a file or value that Python's decoders give up on, because of its many levels."""
+    return WorkloadError(where, "a file as the documentation shows it", "values nested too deeply")
+
+
 class FileTable(BaseModel):
     """A table of a file: it has the fields of the class, and no others."""
 
@@ -89,7 +94,7 @@ class FileTable(BaseModel):
             elif place[-1:] == ("[key]",):
                 place = place[:-2]
             names = "".join(f"[{name}]" if isinstance(name, int) else f", {name}" for name in place)
-            expected = told.get("expected") or _EXPECTED[first["type"]]
+            expected = told.get("expected") or _EXPECTED.get(first["type"], first["msg"])
             raise WorkloadError(where + names, expected, told.get("found") or shown(first["input"]), hint=told.get("hint", "")) from error
 
 
