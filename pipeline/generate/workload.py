@@ -93,7 +93,7 @@ def read_workload(path: str) -> Workload:
     except ValueError as error:  # the errors of both decoders, and of UTF-8
         raise f.WorkloadError(path, "JSON" if path.endswith(".json") else "TOML", str(error)) from error
     except RecursionError as error:
-        raise f.too_deep(path) from error
+        raise f.WorkloadError(path, *f.TOO_DEEP) from error
     return workload_of(found, path)
 
 

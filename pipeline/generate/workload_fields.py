@@ -37,6 +37,10 @@ _EXPECTED = {
 }
 
 
+# what is expected and found where Python gives up on a file because of its many levels
+TOO_DEEP = ("a file as the documentation shows it", "values nested too deeply")
+
+
 class WorkloadError(StoreError):
     """A workload that cannot be used."""
 
@@ -55,11 +59,6 @@ def unknown_name(where: str, expected: str, name: str, known: Iterable[str]) -> 
     """Return the error for a name that is not in `known`; it names the nearest known name."""
     near = _near(name, known)
     return WorkloadError(where, expected, near["found"], hint=near["hint"])
-
-
-def too_deep(where: str) -> WorkloadError:
-    """Return the error for a file or value that Python's decoders give up on, because of its many levels."""
-    return WorkloadError(where, "a file as the documentation shows it", "values nested too deeply")
 
 
 class FileTable(BaseModel):

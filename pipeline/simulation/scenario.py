@@ -203,7 +203,7 @@ def located(path: str, text: str) -> Iterator[None]:
     except WorkloadError as error:
         raise own.with_line(error, path, text) from error
     except RecursionError as error:
-        raise f.too_deep(path) from error
+        raise ScenarioError(path, *f.TOO_DEEP) from error
     except SettingsError as error:
         line = own.line_of(text, ["broker", error.name.strip("'")])
         where = f"{path}, line {line}, broker" if line else f"{path}, broker"

@@ -192,4 +192,4 @@ def parsed(text: str, path: str) -> dict[str, Any]:
     except ValueError as error:  # also one of a number with too many digits
         raise ScenarioError(path, "TOML", str(error)) from error
     except RecursionError as error:
-        raise f.too_deep(path) from error
+        raise ScenarioError(path, *f.TOO_DEEP) from error
