@@ -62,7 +62,12 @@ def shown(value: object) -> str:
     if isinstance(value, str):
         quoted = repr(value[: SHOWN_MAX + 1])
         return quoted if len(quoted) <= SHOWN_MAX + 2 else f"{quoted[: SHOWN_MAX + 1]}...{quoted[0]}"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more than 4300 digits
+        return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__} with a number too long"
+    except RecursionError:
+        return f"a {type(value).__name__} nested too deeply"
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 

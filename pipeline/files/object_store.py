@@ -37,8 +37,9 @@ _HADOOP, _ENCRYPTED = "spark.hadoop.", "fs.s3a.connection.ssl.enabled"
 # credentials and place of one bucket, which Hadoop alone understands
 _OF_BUCKET = re.compile(r"spark\.hadoop\.fs\.s3a\.bucket\..+\.(?:access\.key|secret\.key|session\.token|endpoint|endpoint\.region)$")
 _ANY_BUCKET = "give fs.s3a.access.key and the like, which hold for all buckets of a command"
-# a secret of any file system of Hadoop, also one of a bucket or an account, whose name may follow
-_SECRET_NAME = re.compile(r"spark\.hadoop\.(?P<name>fs\.(?:.+\.)?(?:key|password|secret|token)(?:\..+)?)")
+# a secret of any file system of Hadoop, also one of a bucket; the name of an account of Azure follows its secrets
+_LAST_WORD = r"(?:.+\.)?(?:key|password|secret|token)"
+_SECRET_NAME = re.compile(rf"spark\.hadoop\.(?P<name>fs\.{_LAST_WORD}|fs\.azure\.{_LAST_WORD}\..+)")
 # servers with an endpoint of their own take any region
 _ANY_REGION = "us-east-1"
 # seconds until a connection stands, and until a request without progress ends; tries of a request, of the first one and of the others

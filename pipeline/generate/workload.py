@@ -92,6 +92,8 @@ def read_workload(path: str) -> Workload:
         raise f.WorkloadError(path, "a file that can be read", error.strerror or repr(error)) from error
     except ValueError as error:  # the errors of both decoders, and of UTF-8
         raise f.WorkloadError(path, "JSON" if path.endswith(".json") else "TOML", str(error)) from error
+    except RecursionError as error:
+        raise f.WorkloadError(path, *f.TOO_DEEP) from error
     return workload_of(found, path)
 
 

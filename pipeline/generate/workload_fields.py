@@ -37,6 +37,10 @@ _EXPECTED = {
 }
 
 
+# what is expected and found where Python gives up on a file because of its many levels
+TOO_DEEP = ("a file as the documentation shows it", "values nested too deeply")
+
+
 class WorkloadError(StoreError):
     """A workload that cannot be used."""
 
@@ -89,7 +93,7 @@ class FileTable(BaseModel):
             elif place[-1:] == ("[key]",):
                 place = place[:-2]
             names = "".join(f"[{name}]" if isinstance(name, int) else f", {name}" for name in place)
-            expected = told.get("expected") or _EXPECTED[first["type"]]
+            expected = told.get("expected") or _EXPECTED.get(first["type"], first["msg"])
             raise WorkloadError(where + names, expected, told.get("found") or shown(first["input"]), hint=told.get("hint", "")) from error
 
 

@@ -202,6 +202,8 @@ def located(path: str, text: str) -> Iterator[None]:
         yield
     except WorkloadError as error:
         raise own.with_line(error, path, text) from error
+    except RecursionError as error:
+        raise ScenarioError(path, *f.TOO_DEEP) from error
     except SettingsError as error:
         line = own.line_of(text, ["broker", error.name.strip("'")])
         where = f"{path}, line {line}, broker" if line else f"{path}, broker"
@@ -257,7 +259,7 @@ def _value(text: str) -> Any:
     """Return the TOML value of a text, the text itself if it is no TOML value."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # the decoder's error, and that of a number with too many digits
         return text
 
 

@@ -189,5 +189,7 @@ def parsed(text: str, path: str) -> dict[str, Any]:
     """Return the tables of a TOML text; raise ScenarioError with the decoder's message, which has line and column, if it is none."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also one of a number with too many digits
         raise ScenarioError(path, "TOML", str(error)) from error
+    except RecursionError as error:
+        raise ScenarioError(path, *f.TOO_DEEP) from error

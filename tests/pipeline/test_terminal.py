@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import time
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,13 @@ def test_json_gives_the_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == '{"a": "\\u001b[2Jred\\u0007\x7f\x9b1m\u202egnp.exe\u2028"}\n'
 
 
+def nested(levels: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -71,7 +79,11 @@ def test_json_gives_the_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> Non
         ("甲".encode() * 10**6, repr("甲" * SHOWN_MAX + "...")),
         (["x" * 10**6], f"['{'x' * (SHOWN_MAX - 2)}..."),
         (7, "7"),
+        (1 << 16_000, "an integer of 16001 bits"),
+        ([1 << 16_000], "a list with a number too long"),
+        (nested(10_000), "a list nested too deeply"),
     ],
+    ids=range(10),
 )
 def test_a_value_is_shown_short(value: object, text: str) -> None:
     assert shown(value) == text

@@ -199,7 +199,12 @@ def test_secrets_of_hadoop_are_no_settings_of_spark(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     monkeypatch.setattr(session, "_submitted_session", submitted)
-    plain = {"spark.hadoop.fs.s3a.threads.max": "7", "spark.hadoop.fs.s3a.encryption.algorithm": "SSE-C", "spark.ui.key": "k"}
+    plain = {
+        "spark.hadoop.fs.s3a.threads.max": "7",
+        "spark.hadoop.fs.s3a.encryption.algorithm": "SSE-C",
+        "spark.ui.key": "k",
+        "spark.hadoop.fs.s3a.delegation.token.binding": "b",
+    }
     given = {f"spark.hadoop.fs.{name}": "topsecret" for name in SECRETS}
     session.build_session(conf=take_settings(plain | given), functions=False)
     assert started == {"spark.app.name": "pullsim"} | plain

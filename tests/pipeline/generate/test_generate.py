@@ -18,6 +18,7 @@ import pytest
 from pipeline.generate import generate
 from pipeline.generate.generate import run_generate
 from pipeline.generate.workload import DEFAULT_WORKLOAD, workload_of
+from pipeline.generate.workload_fields import FileTable, WorkloadError
 from pipeline.main import run
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.recover import run_recover
@@ -237,13 +238,32 @@ def test_a_wrong_workload_is_told_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("w.toml", "messages = = 1"), ("w.json", "{"), ("missing.toml", None), ("w.toml", "\xff")], ids=str
+    ("name", "text"),
+    [
+        ("w.toml", "messages = = 1"),
+        ("w.json", "{"),
+        ("missing.toml", None),
+        ("w.toml", "\xff"),
+        ("w.toml", f"messages = {'[' * 3000}{']' * 3000}"),
+        ("w.json", f"{'[' * 3000}{']' * 3000}"),
+        ("w.toml", f"messages = 0x{'f' * 4000}"),
+        ("w.toml", "messages = 1\ntopics = { a = 1 }"),
+    ],
+    ids=["TOML", "JSON", "missing", "UTF-8", "deep TOML", "deep JSON", "a long number", "a table for a list"],
 )
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None) -> None:
     if text is not None:
         (tmp_path / name).write_text(text, encoding="latin-1")
     assert run(["generate", str(tmp_path / "s"), "--workload", str(tmp_path / name)]) == 2
     assert name in capsys.readouterr().err
+
+
+def test_a_field_of_any_type_of_pydantic_is_told() -> None:
+    class Table(FileTable):
+        number: int
+
+    with pytest.raises(WorkloadError, match=r"here, number: expected Input should be a valid integer.*, found 'x'"):
+        Table.of({"number": "x"}, "here")
 
 
 def test_the_example_of_the_documentation_is_a_workload(tmp_path: Path) -> None:

@@ -121,6 +121,23 @@ def test_a_file_that_is_no_toml_is_refused_with_the_decoders_line(tmp_path: Path
         read(tmp_path, 'group = "g"\ntopic = = "t"\n')
 
 
+@pytest.mark.parametrize("levels", [300, 480, 3000])
+def test_values_nested_too_deeply_are_refused(tmp_path: Path, levels: int, capsys: pytest.CaptureFixture[str]) -> None:
+    deep = "[" * levels + "]" * levels
+    path = tmp_path / "scenario.toml"
+    for text, varied in ((f"sample = {deep}\n{WHOLE}", []), (WHOLE, ["--vary", f"sample={deep}"])):
+        path.write_text(text, "utf-8")
+        assert run(["simulate", "--lake", str(tmp_path / "lake"), "--scenario", str(path), *varied]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 4000, "9" * 5000])
+def test_a_number_of_too_many_digits_is_refused(tmp_path: Path, number: str) -> None:
+    for text, varied in ((f"sample = {number}\n{WHOLE}", []), (WHOLE, [f"sample={number}"])):
+        with pytest.raises(WorkloadError, match=r"scenario\.toml.*(an integer of 16000 bits|999\.\.\.|Exceeds the limit)"):
+            read(tmp_path, text, *varied)
+
+
 def test_an_unknown_setting_of_the_broker_is_refused_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"line 16.*messageDelayLevel"):
         read(tmp_path, WHOLE + '[broker]\nmessageDelayLevels = "1s"\n')
