@@ -330,7 +330,7 @@ TIMER_LIST: Final = Listing(
         "queued": "coalesce(sum(queued), 0L)",
         "cancelled": "coalesce(sum(cancelled), 0L)",
         "without": "coalesce(sum(withoutUnit), 0L)",
-        "miscounted": "count_if(pending <> coalesce(counted, 0L))",
+        "miscounted": "count_if(pending <> counted)",
     },
     verdict=_of_timers,
 )

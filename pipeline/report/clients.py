@@ -14,8 +14,6 @@ from pipeline.report.tone import Tone
 
 
 def _queries(scope: Scope) -> Sequence[str]:
-    if scope.captured is None and not scope.untimed:
-        return []
     return [
         f"""\
 WITH named AS (
@@ -41,9 +39,9 @@ LIMIT {TOP}"""
 
 
 def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
-    if not found or not found[0]:
-        return Missing("A store knows no clients, and no traffic of the groups was captured.", [CAPTURE])
     [rows] = found
+    if not rows:
+        return Missing("A store knows no clients, and no heartbeat or pull of the groups was captured.", [CAPTURE])
     columns = with_broker(
         scope,
         ReportColumn("consumerGroup", "Group", forms.name),
@@ -57,6 +55,8 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         ReportColumn("last", "Last seen (UTC)", forms.moment),
     )
     note = "A client that comes back counts once, and is in two columns where it left before. pullsim clients has them one by one."
+    if scope.only.is_timed:
+        note += " Clients are those of all of the capture, whatever the chosen time."
     return Answer(_finding(rows), columns=columns, rows=rows, note=note)
 
 

@@ -4,7 +4,7 @@ CREATE OR REPLACE TEMPORARY VIEW timer_topic (
   brokerName COMMENT 'broker whose store it is',
   topic COMMENT 'topic that the messages are for',
   pending COMMENT 'messages in the wheel, overdue and cancelled ones among them, less pending orders to cancel',
-  counted COMMENT 'the broker''s own count, of config/timermetrics; NULL where it has none',
+  counted COMMENT 'the broker''s own count, of config/timermetrics, 0 where only other topics are in it; NULL where the broker has no such file',
   overdue COMMENT 'messages that were due more than 10 s before asOf',
   queued COMMENT 'messages to which the timer has not come yet',
   cancelled COMMENT 'messages that will be dropped',
@@ -27,12 +27,15 @@ WITH waiting AS (
   GROUP BY brokerName, topic
 ), counted AS (
   SELECT brokerName, topic, count FROM pending_messages WHERE file = 'timermetrics'
+), counting AS (
+  SELECT DISTINCT brokerName, 0L AS none FROM counted
 )
 SELECT
-  brokerName, topic, coalesce(w.pending, 0L), p.count, coalesce(w.overdue, 0L), coalesce(w.queued, 0L), coalesce(w.cancelled, 0L),
+  brokerName, topic, coalesce(w.pending, 0L), coalesce(p.count, n.none), coalesce(w.overdue, 0L), coalesce(w.queued, 0L), coalesce(w.cancelled, 0L),
   coalesce(w.withoutUnit, 0L), w.nextOutMs, w.lastOutMs, c.lastReadTimeMs,
   coalesce(max(w.asOf) OVER (PARTITION BY brokerName), b.maxStoreTimestamp)
 FROM waiting w
 FULL JOIN counted p USING (brokerName, topic)
+LEFT JOIN counting n USING (brokerName)
 LEFT JOIN timer_checkpoint c USING (brokerName)
 LEFT JOIN broker b USING (brokerName)

@@ -216,6 +216,24 @@ def test_topics_are_counted_as_the_broker_counts(lake: Path) -> None:
     assert found == [("alarms", 3, 5, 1, 1, 1, READ, READ + 93_000), ("lost", 0, 1, 0, 0, 0, None, None)]
 
 
+def test_a_broker_without_counts_of_its_own_does_not_count_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def brokers(counts: list[Row]) -> Path:
+        there = [{"brokerName": "b", "lastReadTimeMs": READ, "lastTimerQueueOffset": len(TIMERS) - 1}]
+        found = {"commit_log": messages(), "timer_log": units(), "timer_slot": slots(), "timer_checkpoint": there}
+        named = [{"brokerName": "b", "file": "timermetrics", **count} for count in counts]
+        root = tmp_path / str(len(counts))
+        return plain_lake(root, {"broker": [{"brokerName": "b", "maxStoreTimestamp": NOW}], "pending_messages": named, **found})
+
+    silent = brokers([])
+    assert rows(silent, "SELECT counted FROM timer_topic WHERE topic = 'alarms'") == [(None,)]
+    assert run(["timers", "--lake", str(silent)]) == 0
+    assert "counts otherwise" not in capsys.readouterr().out
+    other = brokers([{"topic": "lost", "count": 0}])
+    assert rows(other, "SELECT topic, counted FROM timer_topic ORDER BY topic") == [("alarms", 0), ("lost", 0)]
+    assert run(["timers", "--lake", str(other)]) == 0
+    assert "the broker counts otherwise in 1 topic" in capsys.readouterr().out
+
+
 def test_without_a_checkpoint_no_state_is_told(tmp_path: Path) -> None:
     lake = plain_lake(tmp_path / "lake", {"broker": [{"brokerName": "b"}], "commit_log": messages()})
     assert rows(lake, "SELECT DISTINCT state FROM timer_message") == [(None,)]

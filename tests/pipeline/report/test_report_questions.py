@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.embedded.database import EmbeddedLake
 from pipeline.report.behind_now import BEHIND_NOW
+from pipeline.report.clients import CLIENTS
 from pipeline.report.failed import FAILED
-from pipeline.report.question import Answer
+from pipeline.report.question import Answer, Missing
 from pipeline.report.scope import Filters, Scope
 from pipeline.report.tone import Tone
 from pipeline.schema import tables as t
+from pipeline.schema.capture_tables import SUBSCRIPTION
 from tests.makers.report_lakes import report_lake
 
 SCOPE = Scope("lake", ("b",), imported=True)
@@ -105,3 +108,19 @@ def test_what_failed_is_narrowed_to_the_topic_that_it_came_from(failing: Embedde
     none, nothing = failed(failing, topic="w", since=5)
     assert (none, nothing.finding.tone) == ({}, Tone.GOOD)
     assert "all times" in nothing.note
+
+
+def test_a_client_that_only_sent_heartbeats_is_one(tmp_path: Path) -> None:
+    beat = {"source": "s", "sourceDigest": "d", "sequence": 1, "connection": "c", "client": "10.0.0.1:5", "event": "HEART_BEAT"}
+    rows = {SUBSCRIPTION: [{"consumerGroup": "g", "topic": "t", "clientId": "one", "micros": 5_000_000, **beat}]}
+    lake = EmbeddedLake(str(report_lake(tmp_path / "lake", rows, broker="b")))
+
+    def answer(**only: Any) -> Answer | Missing:
+        scope = Scope("lake", ("b",), Filters(**only))
+        return CLIENTS.answer(scope, [list(found) for found in lake.asked(CLIENTS.queries(scope))])
+
+    found = answer(since=9_000)
+    assert isinstance(found, Answer)
+    assert [(row["consumerGroup"], row["clients"], row["connected"], row["pulls"]) for row in found.rows] == [("g", 1, 1, 0)]
+    assert found.note.endswith("whatever the chosen time.")
+    assert isinstance(answer(group="other"), Missing)
