@@ -74,7 +74,7 @@ WITH written AS (
     g.*, shiftright(g.bitMap, g.place) & 1 = 1 AS isMarked, coalesce(g.reviveOffset <= o.consumerOffset, FALSE) AS isRevived,
     -- an acknowledgement counts where the broker finds it after its check point, in the scan that revives it; those in the timer come after the others
     a.queueOffset IS NOT NULL AND (a.ackReviveOffset IS NULL OR coalesce(a.ackReviveOffset > g.reviveOffset, FALSE)) AS isInOrder,
-    a.ackReviveOffset IS NULL OR coalesce(a.ackedAt - 2000 > try_add(g.popTime, g.invisibleTime), FALSE) AS isLate
+    a.ackReviveOffset IS NULL OR coalesce(try_subtract(a.ackedAt, 2000L) > try_add(g.popTime, g.invisibleTime), FALSE) AS isLate
   FROM given g
   LEFT JOIN acknowledged a
     ON a.brokerName = g.brokerName AND a.consumerGroup = g.consumerGroup AND a.topic = g.topic AND a.queueId = g.queueId

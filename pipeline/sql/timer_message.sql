@@ -63,14 +63,14 @@ SELECT
     WHEN t.isPending AND t.isCancel THEN 'CANCEL'
     WHEN t.isCancel OR t.cancels IS NOT NULL THEN 'CANCEL_DONE'
     WHEN t.isPending AND c.cancels IS NOT NULL THEN 'CANCELLED'
-    WHEN t.isPending AND t.slotTimeMs < t.asOf - 10000 THEN 'OVERDUE'
+    WHEN t.isPending AND t.slotTimeMs < try_subtract(t.asOf, 10000L) THEN 'OVERDUE'
     WHEN t.isPending THEN 'PENDING'
     WHEN t.isRoll THEN 'ROLLED'
     ELSE 'DELIVERED'
   END,
   t.properties['REAL_TOPIC'], try_cast(t.properties['REAL_QID'] AS INT), t.outMs, t.slotTimeMs,
   coalesce(try_cast(t.properties['TIMER_ROLL_TIMES'] AS INT), 0),
-  CASE WHEN t.isPending AND t.slotTimeMs < t.asOf - 10000 THEN t.asOf - t.slotTimeMs END,
+  CASE WHEN t.isPending AND t.slotTimeMs < try_subtract(t.asOf, 10000L) THEN try_subtract(t.asOf, t.slotTimeMs) END,
   t.properties['UNIQ_KEY'], t.keys, t.tags, t.bornTimestamp, t.storeTimestamp, t.queueOffset, t.physicOffset, t.msgId, t.readTimeMs, t.asOf
 FROM timed t
 LEFT JOIN cancel c ON c.brokerName = t.brokerName AND c.slotTimeMs = t.slotTimeMs AND c.cancels = t.cancelKey
