@@ -58,7 +58,7 @@ WITH consuming AS (
   {_dead(scope)}
 ), aged AS (
   SELECT brokerName, consumerGroup, max(oldestMillis) AS oldestMillis, max(readers) AS readers,
-    max_by(originTopic, messages) AS originTopic
+    max_by(originTopic, struct(messages, originTopic)) AS originTopic
   FROM dead_letters
   {_of_origin(scope)}
   GROUP BY brokerName, consumerGroup

@@ -33,7 +33,7 @@ WITH came AS (
 SELECT
   brokerName, topic, sum(messages) AS messages, sum(bytes) AS bytes, try_divide(sum(bytes), sum(messages)) AS bytesPerMessage,
   sum(messages) * 1000D / {window.end - window.start} AS rate, {per_second} AS peakRate,
-  max_by(bin, messages) * {window.width} + {window.start} AS peakAt,
+  max_by(bin, struct(messages, -bin)) * {window.width} + {window.start} AS peakAt,
   sum(sum(messages)) OVER () AS messagesInAll, sum(sum(bytes)) OVER () AS bytesInAll, count(*) OVER () AS topics
 FROM came
 GROUP BY brokerName, topic
