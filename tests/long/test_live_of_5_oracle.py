@@ -44,7 +44,9 @@ def test_the_store_tells_what_the_broker_told(spark: SparkSession, place: Path, 
 
     counts = {topic: one["count"] for topic, one in said["timers"]["pendingByTopic"].items()}
     assert {row[0]: row[1] for row in rows("SELECT topic, pending FROM timer_topic")} == counts
-    assert rows("SELECT count_if(problem IS NOT NULL) AS broken, sum(messages) AS messages FROM timer_check") == [(0, said["timers"]["slotsCounted"])]
+    assert rows("SELECT count_if(problem IS NOT NULL) AS broken, sum(messages) AS messages FROM timer_check") == [
+        (0, said["timers"]["slotsCounted"])
+    ]
     held = Counter(rows("SELECT consumerGroup, topic, queueId FROM pop_message WHERE state IN ('HELD', 'EXPIRED')"))
     flights = ((one["group"], one["topic"], one.get("popInFlightByQueue", ())) for one in said["lag"])
     assert held == {(group, topic, queue): count for group, topic, counts in flights for queue, count in enumerate(counts) if count}

@@ -18,7 +18,7 @@ from pipeline.report.window import window_of
 from pipeline.schema.tables import LAKE_VERSION, TABLES
 from pipeline.sql.statements import VIEWS
 from tests.makers.engine_lakes import BROKER, TRACED, captured_lake, write
-from tests.runs.both_engines import both_reported, of_duckdb, of_spark, plain
+from tests.runs.both_engines import OF_5, both_reported, of_duckdb, of_spark, plain
 from tests.runs.doc_commands import PAGES, commands
 from tests.runs.in_session import pullsim_in
 from tests.runs.replaying import lake_of
@@ -65,8 +65,6 @@ FUNCTIONS = (
     "SELECT * FROM queue_status(intervals => 3, minimumComplete => 0.5, allowedLag => 100)",
     "SELECT status, count(*) AS queues FROM queue_status(5) GROUP BY status",
 )
-# of state that 4.9.3 does not have; tests/pipeline/listings compares them on a store of 5.5.0
-OF_5 = {"timer_message", "timer_topic", "timer_check", "pop_message"}
 DOCUMENTED = sorted(
     {word for page in PAGES for one in commands(page) if one.words[0] == "sql" for word in one.words if word.startswith("SELECT ")}
 )
