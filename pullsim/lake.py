@@ -125,6 +125,7 @@ class Lake:
         [0, 13, 0, 5]
         """
         from pipeline.lag.lag_sql import AskedLag, check_names, diff_total
+        from pipeline.lake.asking import names_with
 
         asked = AskedLag(broker=broker, group=group, topic=topic, until=until)
 
@@ -133,12 +134,11 @@ class Lake:
             from pipeline.embedded.translation import parsed
 
             with errors_told():
-                check_names(lake.root, lake.names, group=group, topic=topic, broker=broker)
+                check_names(lake.root, names_with(lake.asked), group=group, topic=topic, broker=broker)
                 table = lake.table(parsed(asked.queue_lags))
             return Rows(table, note=diff_total(table["lag"].to_pylist()))
 
         def on_spark() -> Rows:
-            from pipeline.lake.asking import names_with
             from pipeline.lake.lake import Lake as SparkLake
             from pipeline.lake.views import ask, asking
 

@@ -37,6 +37,11 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error's text, printable: libraries add traces of their own."""
+    return printable(str(error).split("\n", 1)[0])
+
+
 def without_credentials(text: str) -> str:
     """The text with *** in place of users and passwords of the URIs in it, wherever they stand, and of the values of their parameters."""
     if "://" not in text:

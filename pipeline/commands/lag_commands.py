@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -14,16 +14,13 @@ from pipeline.commands.cli import (
     Engine,
     ExampleCommand,
     cli,
-    engine_option,
-    engine_options,
-    format_option,
     lake_option,
     moment,
     now,
     run_id,
 )
 from pipeline.commands.listed import Names, answer, list_options, show_first
-from pipeline.lake.asking import Ask, Row
+from pipeline.lake.asking import Ask, ask_each
 from pipeline.settings.quantities import milliseconds
 from pipeline.terminal import progress_to_stderr, say, show_table, show_values, start_page
 
@@ -70,9 +67,6 @@ if TYPE_CHECKING:
 )
 @click.option("--broker", metavar="NAME", help="Only this broker, all by default; with --record needed if the lake holds more than one.")
 @list_options
-@format_option
-@engine_option
-@engine_options
 def lag_command(
     lake: str,
     group: str | None,
@@ -168,13 +162,8 @@ class _Publisher:
         from pipeline.files.output_file import OutputError
         from pipeline.lag.group_metrics import all_metrics
 
-        def ask_all(queries: Sequence[str]) -> Iterator[Sequence[Row]]:
-            for query in queries:
-                names, rows = ask(query)
-                yield [dict(zip(names, row, strict=True)) for row in rows]
-
         try:
-            self.publish(all_metrics(ask_all, broker, now()))
+            self.publish(all_metrics(ask_each(ask), broker, now()))
             self.has_published = True
         except OutputError as error:
             if not self.has_published:

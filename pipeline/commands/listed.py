@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.commands.cli import Engine
+from pipeline.commands.cli import Engine, engine_option, engine_options, format_option
 from pipeline.lake.asking import Ask
 from pipeline.listings.listing import AskedListing, Totals
 
@@ -32,12 +32,9 @@ class Names:
             LakeError: the lake does not know one; the message has the most similar known names.
         """
         from pipeline.lag.lag_sql import check_names
-        from pipeline.lake.asking import known_names
+        from pipeline.lake.asking import ask_each, names_with
 
-        def known(column: str, tables: Sequence[str]) -> list[str]:
-            return sorted(row[0] for row in ask(known_names(column, tables))[1])
-
-        check_names(root, known, group=self.group, topic=self.topic, broker=self.broker)
+        check_names(root, names_with(ask_each(ask)), group=self.group, topic=self.topic, broker=self.broker)
 
 
 def require_before_spark(root: str, *names: Names) -> None:
@@ -73,10 +70,12 @@ def asked_of(lake: EmbeddedLake) -> Ask:
 
 
 def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options --sort and --limit."""
+    """Add the options of a list of rows: --sort and --limit, its form, and the engine that reads the lake."""
     sort = "Sort by a column of the table or of the view; numbers and times from the greatest down, unless :asc is given."
     limit = "Greatest number of rows, 0 for all; 50 in a table by default, all as json and csv."
-    decorated = click.option("--limit", type=click.IntRange(min=0), metavar="N", help=limit)(command)
+    decorated = click.option("--limit", type=click.IntRange(min=0), metavar="N", help=limit)(
+        format_option(engine_option(engine_options(command)))
+    )
     return click.option("--sort", metavar="COLUMN[:asc|:desc]", help=sort)(decorated)
 
 

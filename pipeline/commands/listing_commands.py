@@ -6,7 +6,7 @@ import re
 
 import click
 
-from pipeline.commands.cli import Engine, ExampleCommand, cli, engine_option, engine_options, format_option, lake_option
+from pipeline.commands.cli import Engine, ExampleCommand, cli, lake_option
 from pipeline.commands.listed import Names, answer, list_options, show_first
 from pipeline.delta.delta_sql import literal
 from pipeline.listings.listing import AskedListing, Listing, equal
@@ -54,9 +54,6 @@ def _show(
 @_GROUP
 @_BROKER
 @list_options
-@format_option
-@engine_option
-@engine_options
 def groups_command(
     lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
 ) -> None:
@@ -74,9 +71,6 @@ def groups_command(
 @_TOPIC
 @_BROKER
 @list_options
-@format_option
-@engine_option
-@engine_options
 def topics_command(
     lake: str, topic: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
 ) -> None:
@@ -93,9 +87,6 @@ def topics_command(
 @_GROUP
 @_BROKER
 @list_options
-@format_option
-@engine_option
-@engine_options
 def clients_command(
     lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
 ) -> None:
@@ -114,9 +105,6 @@ def clients_command(
 @_BROKER
 @click.option("--back", is_flag=True, help="Only moves back, and offsets that a query found moved.")
 @list_options
-@format_option
-@engine_option
-@engine_options
 def offsets_command(
     lake: str,
     group: str,
@@ -146,9 +134,6 @@ def offsets_command(
 @_TOPIC
 @_BROKER
 @list_options
-@format_option
-@engine_option
-@engine_options
 def message_command(
     lake: str,
     key: str | None,
@@ -198,9 +183,6 @@ def _ids(message_id: str | None) -> list[list[str]]:
 @_GROUP
 @_BROKER
 @list_options
-@format_option
-@engine_option
-@engine_options
 def dlq_command(
     lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
 ) -> None:
@@ -216,9 +198,6 @@ def dlq_command(
 @_TOPIC
 @_BROKER
 @list_options
-@format_option
-@engine_option
-@engine_options
 def transactions_command(
     lake: str, topic: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
 ) -> None:
@@ -237,9 +216,6 @@ def transactions_command(
 @click.option("--all", "also_past", is_flag=True, help="With --messages: those that were delivered or stored again, too.")
 @_BROKER
 @list_options
-@format_option
-@engine_option
-@engine_options
 def timers_command(
     lake: str,
     topic: str | None,
@@ -276,9 +252,6 @@ def timers_command(
 @click.option("--all", "also_past", is_flag=True, help="Messages that were acknowledged, held on or given up to the retry topic, too.")
 @_BROKER
 @list_options
-@format_option
-@engine_option
-@engine_options
 def pop_command(
     lake: str,
     group: str | None,

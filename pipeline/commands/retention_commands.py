@@ -138,10 +138,11 @@ class AskedRetention:
     def show_quickly(self, lake: EmbeddedLake) -> None:
         """Show the losses with the embedded engine."""
         from pipeline.embedded.questions import errors_told
+        from pipeline.lake.asking import names_with
         from pipeline.lake.committed import chosen_broker
 
         with errors_told():
-            found = self._found(lake.asked, chosen_broker(lake.root, self.broker, lake.names("brokerName", ("broker",))))
+            found = self._found(lake.asked, chosen_broker(lake.root, self.broker, names_with(lake.asked)("brokerName", ("broker",))))
         self._show(*found)
 
     def show(self, engine: Engine, lake: str) -> None:

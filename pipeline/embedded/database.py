@@ -23,7 +23,7 @@ from pipeline.embedded.opened_tables import NotSupportedError, create_table_view
 from pipeline.embedded.table_functions import with_table_functions
 from pipeline.embedded.translation import BINARY_TEXT, TRANSLATED_CALLS, duckdb_sql, is_binary, parsed
 from pipeline.files.object_store import is_s3, require_bucket
-from pipeline.lake.asking import Row, known_names
+from pipeline.lake.asking import Row
 from pipeline.lake.committed import LakeError, LakeVersion, lake_root, no_lake, require_tables_version, require_there
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import LAKE_VERSION, TABLES
@@ -162,11 +162,6 @@ class EmbeddedLake:
         for query in queries:
             answer = self.query(query)
             yield [dict(zip(answer.names, row, strict=True)) for row in answer.rows]
-
-    def names(self, column: str, tables: Sequence[str]) -> list[str]:
-        """The sorted names in a column of tables."""
-        [rows] = self.asked([known_names(column, tables)])
-        return sorted(row["name"] for row in rows)
 
     def _fetched(self, run: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
         while rows := run.fetchmany(_ROWS):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from pipeline.files.store_files import StoreFiles, filesystem_of, is_uri, local_path
-from store_format.errors import UnusableInputError, printable
+from store_format.errors import UnusableInputError, first_line
 
 # what pyarrow and hdfs-native open; S3 is checked before
 _REMOTE = {"hdfs", "viewfs", "gs", "gcs", "abfs", "abfss"}
@@ -65,8 +65,9 @@ def _require_answer(option: str, uri: str) -> None:
     if isinstance(error, UnusableInputError):
         raise error
     if error is not None:
-        first = printable(str(error).split("\n", 1)[0])
-        raise GivenFileError(f"{option} {uri}: expected a file system that answers, found {first}; are endpoint and credentials right?")
+        raise GivenFileError(
+            f"{option} {uri}: expected a file system that answers, found {first_line(error)}; are endpoint and credentials right?"
+        )
 
 
 def require_input(option: str, path: str) -> None:

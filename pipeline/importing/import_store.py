@@ -30,6 +30,7 @@ from pipeline.importing.load_store import LoadedStore, load_store, with_extensio
 from pipeline.importing.store_source import LOG_TABLES, read_stretch
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
+from pipeline.lake.local_rows import items_of, work_of
 from pipeline.lake.session import INTERPRETED_PLANS, temporary_settings
 from pipeline.rows.config_tables import config_rows
 from pipeline.rows.index_tables import index_rows
@@ -291,11 +292,10 @@ def _tasks_of_queues(loaded: LoadedStore, spark: SparkSession) -> int:
 
 def _rows_of_log(store: StoreFiles, stretches: Sequence[Stretch], broker: str, spark: SparkSession) -> TaskRows:
     def read(work: Iterator[pa.RecordBatch], wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        for batch in work:
-            for index in batch.column("id").to_pylist():
-                yield from read_stretch(store, broker, stretches[index], wanted)
+        for stretch in items_of(work, stretches):
+            yield from read_stretch(store, broker, stretch, wanted)
 
-    return TaskRows(work=spark.range(0, len(stretches), 1, max(len(stretches), 1)), tables=LOG_TABLES, read=read)
+    return TaskRows(work=work_of(spark, stretches), tables=LOG_TABLES, read=read)
 
 
 def packed_rows(loaded: LoadedStore, broker: str, spark: SparkSession) -> TaskRows:

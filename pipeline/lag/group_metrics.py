@@ -14,7 +14,8 @@ from typing import Any, Final
 from prometheus_client.core import Metric
 
 from pipeline.delta.delta_sql import literal
-from pipeline.lag.lag_metrics import GROUPS_MAX, LagMetrics, lag_metrics
+from pipeline.lag.lag_metrics import GROUPS_MAX, LagMetrics, lag_metrics, left_out
+from pipeline.lag.lag_sql import IN_TROUBLE
 from pipeline.lag.metrics import metric
 from pipeline.lake.asking import AskAll, Row
 from udfs.broker.subscription_group import CID_RMQ_SYS_PREFIX, SYSTEM_GROUPS
@@ -49,7 +50,7 @@ SELECT brokerName, consumerGroup, status, {", ".join(_OF_GROUPS)}, lagMillisMax,
 FROM group_overview
 WHERE {mine} AND {_OF_USERS}
 ORDER BY
-  CASE WHEN status IN ('STOP', 'STALL', 'REWIND') THEN 0 WHEN status = 'WARN' THEN 1 ELSE 2 END,
+  CASE WHEN {IN_TROUBLE} THEN 0 WHEN status = 'WARN' THEN 1 ELSE 2 END,
   lag DESC NULLS LAST, consumerGroup, brokerName
 LIMIT {GROUPS_MAX}""",
             "SELECT max(version) AS version FROM lake_version",
@@ -57,12 +58,12 @@ LIMIT {GROUPS_MAX}""",
     )
     clusters = {row["brokerName"]: dict(row["properties"] or {}).get("brokerClusterName", _DEFAULT_CLUSTER) for row in brokers}
     lag = lag_metrics(ask, clusters) if clusters else LagMetrics((), 0, 0)
-    left_out = {"groups": lag.groups_left_out, "topics": lag.topics_left_out, "statuses": max(_rows(groups) - GROUPS_MAX, 0)}
+    counts = {"groups": lag.groups_left_out, "topics": lag.topics_left_out, "statuses": left_out(groups, GROUPS_MAX)}
     return [
         *_of_groups(groups, clusters),
         *lag.families,
         _gauge(
-            "lag_left_out", "Number of groups or topics that the gauges leave out.", [({"of": of}, count) for of, count in left_out.items()]
+            "lag_left_out", "Number of groups or topics that the gauges leave out.", [({"of": of}, count) for of, count in counts.items()]
         ),
         _gauge("lake_version", "Version of the lake that the gauges are of.", [({}, lake["version"])]),
         _gauge("lag_report_time_seconds", "When the gauges were made.", [({}, now.timestamp())]),
@@ -93,10 +94,6 @@ def _of_groups(rows: Sequence[Row], clusters: Mapping[str, str]) -> list[Metric]
 def _at_broker(row: Row, clusters: Mapping[str, str]) -> dict[str, str]:
     # a broker of captured traffic alone has no properties
     return {"cluster": clusters.get(row["brokerName"], _DEFAULT_CLUSTER), "broker": row["brokerName"]}
-
-
-def _rows(rows: Sequence[Row]) -> int:
-    return int(rows[0]["inAll"]) if rows else 0
 
 
 def _gauge(name: str, text: str, series: Sequence[tuple[dict[str, str], float]]) -> Metric:

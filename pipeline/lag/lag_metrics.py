@@ -46,7 +46,7 @@ def lag_metrics(ask: AskAll, clusters: Mapping[str, str]) -> LagMetrics:
     brokers = f"brokerName IN ({', '.join(map(literal, clusters))})"
     groups, topics = ask((_of_a_group(brokers), _of_a_topic(brokers)))
     families = [*_of_groups(groups, clusters), *_of_topics(topics, clusters)]
-    return LagMetrics(tuple(families), _left_out(groups, GROUPS_MAX), _left_out(topics, TOPICS_MAX))
+    return LagMetrics(tuple(families), left_out(groups, GROUPS_MAX), left_out(topics, TOPICS_MAX))
 
 
 def _of_a_group(brokers: str) -> str:
@@ -71,7 +71,8 @@ ORDER BY topic, brokerName
 LIMIT {TOPICS_MAX}"""
 
 
-def _left_out(rows: Sequence[Row], most: int) -> int:
+def left_out(rows: Sequence[Row], most: int) -> int:
+    """Return how many rows a query with the column inAll left out that gives at most so many."""
     return max(int(rows[0]["inAll"]) - most, 0) if rows else 0
 
 

@@ -42,6 +42,8 @@ GROUPS: Final = (
     "consumer group",
     ("consumer_offset", "subscription_group", "subscription", "offset_history", "pull_request"),
 )
+# the condition of group_status for a group that is in trouble
+IN_TROUBLE: Final = "status IN ('STOP', 'STALL', 'REWIND')"
 TOPICS: Final = ("topic", "topic", ("consumer_offset", "queue", "topic_config", "offset_history", "pull_request"))
 
 

@@ -18,6 +18,17 @@ def known_names(column: str, tables: Sequence[str]) -> str:
     return f"SELECT DISTINCT name FROM ({listed}) WHERE name IS NOT NULL"
 
 
+def ask_each(ask: Ask) -> AskAll:
+    """Return the function that asks one query after the other, and gives rows by the names of their columns."""
+
+    def ask_all(queries: Sequence[str]) -> Iterator[Sequence[Row]]:
+        for query in queries:
+            names, rows = ask(query)
+            yield [dict(zip(names, row, strict=True)) for row in rows]
+
+    return ask_all
+
+
 def names_with(ask: AskAll) -> Callable[[str, Sequence[str]], list[str]]:
     """Return the function that gives the sorted names in a column of tables."""
     return lambda column, tables: sorted(row["name"] for row in next(ask([known_names(column, tables)])))

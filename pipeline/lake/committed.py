@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.delta.delta_log import is_empty
@@ -43,6 +43,10 @@ class LakeVersion:
 
     version: int = 0
     tables: Mapping[str, int] = field(default_factory=dict)
+
+    def differs_in(self, other: LakeVersion, tables: Iterable[str]) -> bool:
+        """Whether another version of the lake has another Delta version of one of some tables."""
+        return any(other.tables.get(name) != self.tables.get(name) for name in tables)
 
 
 def require_tables_version(root: str, found: int) -> None:

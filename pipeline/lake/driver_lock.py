@@ -26,7 +26,7 @@ from obstore.store import S3Store
 
 from pipeline.files.object_store import S3, require_keys, s3_access
 from pipeline.lake.committed import LakeConflictError, LakeError
-from store_format.errors import printable
+from store_format.errors import first_line, printable
 
 # a process that waits for longer than WAIT_SECONDS gives up
 RENEW_SECONDS, DEAD_SECONDS, WAIT_SECONDS = 10.0, 45.0, 60.0
@@ -101,7 +101,7 @@ class _Object:
         except (BaseError, FileNotFoundError, NotImplementedError) as error:
             if mode != "create" and isinstance(error, FileNotFoundError | NotFoundError):
                 return None
-            raise self.refused(f"takes a PUT of {NAME} under a condition", _first_line(error)) from error
+            raise self.refused(f"takes a PUT of {NAME} under a condition", first_line(error)[:_SHOWN_MAX]) from error
         if not tag:
             raise self.refused(f"gives the ETag of a PUT of {NAME}", "none")
         return tag
@@ -123,7 +123,7 @@ class _Object:
         except (FileNotFoundError, NotFoundError):
             return None, {}
         except BaseError as error:
-            raise self.refused(f"lets this process read {NAME}", _first_line(error)) from error
+            raise self.refused(f"lets this process read {NAME}", first_line(error)[:_SHOWN_MAX]) from error
         if not tag:
             raise self.refused(f"gives the ETag of {NAME}", "none")
         try:
@@ -172,10 +172,6 @@ def _told(found: dict[str, Any]) -> str:
     except KeyError:
         return f"an object {NAME} that names no process"
     return printable(run)[:_SHOWN_MAX]
-
-
-def _first_line(error: Exception) -> str:
-    return printable(str(error).split("\n", 1)[0])[:_SHOWN_MAX]
 
 
 # by the path of the lake; a lock is held while a run of this process waits for the lake

@@ -126,7 +126,7 @@ class LakeWriter:
         lake = self.lake
         try:
             newest = lake.newest()
-            if any(newest.tables.get(name) != lake.at.tables.get(name) for name in tuple(lake.read)):
+            if lake.at.differs_in(newest, tuple(lake.read)):
                 raise self._conflict()
         except BaseException:
             self._released()
@@ -300,7 +300,7 @@ class LakeWriter:
                     self._released()
                 return at.version
             newest = self.lake.newest()
-            if any(newest.tables.get(name) != self.lake.at.tables.get(name) for name in self._versions):
+            if self.lake.at.differs_in(newest, self._versions):
                 break
             self.lake.at = newest
         raise self._conflict()

@@ -25,7 +25,17 @@ def frame_of_tasks(
 ) -> DataFrame:
     """The rows of `schema` that tasks make, each from one of the items; the rows stand in the order of the items."""
 
-    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return (found for batch in batches for index in batch.column("id").to_pylist() for found in rows_of(items[index]))
+    def rows(work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return (found for item in items_of(work, items) for found in rows_of(item))
 
-    return spark.range(0, len(items), 1, max(len(items), 1)).mapInArrow(rows, schema)
+    return work_of(spark, items).mapInArrow(rows, schema)
+
+
+def work_of(spark: SparkSession, items: Sequence[Item]) -> DataFrame:
+    """A row for each item, each in a task of its own, as `items_of` reads them."""
+    return spark.range(0, len(items), 1, max(len(items), 1))
+
+
+def items_of(work: Iterator[pa.RecordBatch], items: Sequence[Item]) -> Iterator[Item]:
+    """The items of a task, by the batches of its rows of `work_of`."""
+    return (items[index] for batch in work for index in batch.column("id").to_pylist())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pipeline.lag.lag_sql import IN_TROUBLE
 from pipeline.listings.listing import Kind, Listing, Shown, Totals
 from pipeline.settings.quantities import duration_text, size_text
 
@@ -70,7 +71,7 @@ GROUP_LIST: Final = Listing(
         "behind": _named("lag > 0 OR retryLag > 0"),
         "waiting": _waiting("lag", "retryLag"),
         "negative": "coalesce(sum(queuesNegative), 0L)",
-        "trouble": _named("status IN ('STOP', 'STALL', 'REWIND')"),
+        "trouble": _named(IN_TROUBLE),
         "unjudged": _named("status = 'UNKNOWN'"),
         "unknown": _named("lag IS NULL"),
         "dead": "coalesce(sum(dlqMessages), 0L)",

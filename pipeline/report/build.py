@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from pipeline.lag.lag_sql import check_names
-from pipeline.lake.asking import AskAll, Row, known_names
+from pipeline.lake.asking import AskAll, Row, names_with
 from pipeline.lake.committed import lake_root, require_among
 from pipeline.report import forms
 from pipeline.report.answered import Fact, Report, Section
@@ -91,10 +91,7 @@ def report(
 
 
 def _require(ask: AskAll, root: str, only: Filters) -> None:
-    def known(column: str, tables: Sequence[str]) -> list[str]:
-        [rows] = ask([known_names(column, tables)])
-        return sorted(row["name"] for row in rows)
-
+    known = names_with(ask)
     if only.broker is not None:
         require_among(root, only.broker, known("brokerName", NAMING))
     check_names(root, known, group=only.group, topic=only.topic, broker=None)

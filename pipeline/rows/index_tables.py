@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.delta.task_rows import TaskRows, rows_made
 from pipeline.files.store_files import StoreFiles
+from pipeline.lake.local_rows import items_of, work_of
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_schema, arrow_table
 from pipeline.settings.settings import BrokerSettings
@@ -64,7 +65,7 @@ def index_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     except CorruptStoreError as error:
         notes = (f"index_entry has no rows: {error}",)
     read = partial(_read, store, broker, 1 if sizes is None else sizes.hash_slot_num, pieces)
-    entries = rows_made(t.INDEX_ENTRY, spark.range(0, len(pieces), 1, max(len(pieces), 1)), read)
+    entries = rows_made(t.INDEX_ENTRY, work_of(spark, pieces), read)
     return IndexRows(entries=entries, checkpoint=_checkpoint(store, broker, settings.version), notes=notes, sizes=sizes)
 
 
@@ -104,11 +105,9 @@ def _base(slots: int) -> int:
 def _read(
     store: StoreFiles, broker: str, slots: int, pieces: list[IndexPiece], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for index in batch.column("id").to_pylist():
-            piece = pieces[index]
-            for first in range(piece.first, piece.after, _ENTRIES_A_BATCH):
-                yield _entries(store, broker, slots, piece, first, min(first + _ENTRIES_A_BATCH, piece.after))
+    for piece in items_of(batches, pieces):
+        for first in range(piece.first, piece.after, _ENTRIES_A_BATCH):
+            yield _entries(store, broker, slots, piece, first, min(first + _ENTRIES_A_BATCH, piece.after))
 
 
 def _entries(store: StoreFiles, broker: str, slots: int, piece: IndexPiece, first: int, after: int) -> pa.RecordBatch:

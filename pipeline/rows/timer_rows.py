@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.delta.task_rows import TaskRows
 from pipeline.files.store_files import StoreFiles
+from pipeline.lake.local_rows import items_of, work_of
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Table
 from pipeline.schema.timer_tables import TIMER_LOG, TIMER_SLOT
@@ -43,14 +44,13 @@ def timer_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     precision = int(settings.value("timerPrecisionMs"))
 
     def read(work: Iterator[pa.RecordBatch], wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        for batch in work:
-            for entry in (files[index] for index in batch.column("id").to_pylist()):
-                if entry.name == tf.TIMER_WHEEL and TIMER_SLOT.name in wanted:
-                    yield from ((TIMER_SLOT.name, rows) for rows in _slots(store, broker, entry, precision))
-                elif entry.name != tf.TIMER_WHEEL and TIMER_LOG.name in wanted:
-                    yield from ((TIMER_LOG.name, rows) for rows in _units(store, broker, entry))
+        for entry in items_of(work, files):
+            if entry.name == tf.TIMER_WHEEL and TIMER_SLOT.name in wanted:
+                yield from ((TIMER_SLOT.name, rows) for rows in _slots(store, broker, entry, precision))
+            elif entry.name != tf.TIMER_WHEEL and TIMER_LOG.name in wanted:
+                yield from ((TIMER_LOG.name, rows) for rows in _units(store, broker, entry))
 
-    return (TaskRows(work=spark.range(0, len(files), 1, len(files)), tables=TIMER_TABLES, read=read),)
+    return (TaskRows(work=work_of(spark, files), tables=TIMER_TABLES, read=read),)
 
 
 def log_files(store: StoreFiles) -> list[Entry]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pipeline.delta.delta_sql import literal
-from pipeline.lake.asking import Ask
+from pipeline.lake.asking import Ask, Row, ask_each
 from pipeline.lake.committed import LakeError
 from store_format.errors import printable
 
@@ -173,13 +173,13 @@ def _wanted(filter_of: tuple[str, str] | None) -> list[str]:
     return [one.strip() for one in filter_of[1].split("||") if one.strip()]
 
 
-def _rows(ask: Ask, query: str) -> list[dict[str, Any]]:
-    names, rows = ask(query)
-    return [dict(zip(names, row, strict=True)) for row in rows]
+def _rows(ask: Ask, query: str) -> Sequence[Row]:
+    return next(ask_each(ask)([query]))
 
 
-def _first(ask: Ask, query: str, values: Mapping[str, str]) -> dict[str, Any]:
-    return next(iter(_rows(ask, query.format(**values))), {})
+def _first(ask: Ask, query: str, values: Mapping[str, str]) -> Row:
+    rows = _rows(ask, query.format(**values))
+    return rows[0] if rows else {}
 
 
 def scenario_of(found: GroupFigures) -> str:

@@ -17,6 +17,10 @@ CHECKPOINT_FIELDS = ((0, 8), (8, 8), (16, 8), (24, 8), (32, 8), (40, 8))
 # the harness reads the filters of consumers itself; 5.x alone reads the others
 LEFT_ALONE = ("config", "rocksdbstore", "compaction", "lock", "abort.bak")
 
+Field = tuple[int, int]
+Mutate = Callable[[Path, random.Random], str]
+FieldOf = Callable[[bytearray, random.Random], Field | None]
+
 
 def mutated_store(store: Path, into: Path, seed: int) -> list[str]:
     """Copy a store, and its meta file, with one to three mutations; gives what was mutated."""
@@ -27,7 +31,7 @@ def mutated_store(store: Path, into: Path, seed: int) -> list[str]:
 
 
 def _mutate(store: Path, chance: random.Random) -> str:
-    kinds: Sequence[tuple[Callable[[Path, random.Random], str], int]] = (
+    kinds: Sequence[tuple[Mutate, int]] = (
         (_record, 30),
         (_entry, 25),
         (_index, 12),
@@ -47,57 +51,62 @@ def _files(store: Path, folder: str) -> list[Path]:
     return sorted(path for path in found if path.relative_to(store).parts[0] not in LEFT_ALONE)
 
 
-def _record(store: Path, chance: random.Random) -> str:
-    files = _files(store, "commitlog")
+def _in_a_file(store: Path, chance: random.Random, folder: str, otherwise: Mutate, field_of: FieldOf) -> str:
+    """Mutate a field of a file of a folder; where there is no file or no field, mutate something else."""
+    files = _files(store, folder)
     if not files:
-        return _any_bytes(store, chance)
+        return otherwise(store, chance)
     path = chance.choice(files)
     raw = bytearray(path.read_bytes())
+    found = field_of(raw, chance)
+    return _any_bytes(store, chance) if found is None else _write_field(path, raw, *found, chance)
+
+
+def _record(store: Path, chance: random.Random) -> str:
+    return _in_a_file(store, chance, "commitlog", _any_bytes, _field_of_a_record)
+
+
+def _field_of_a_record(raw: bytearray, chance: random.Random) -> Field | None:
     starts, at = [], 0
     while at + 8 <= len(raw) and (size := struct.unpack_from(">i", raw, at)[0]) > 8 and at + size <= len(raw):
         starts.append(at)
         at += size
     if not starts:
-        return _any_bytes(store, chance)
+        return None
     start = chance.choice((starts[-1], chance.choice(starts), chance.choice(starts), at if at + 92 < len(raw) else starts[0]))
     size = struct.unpack_from(">i", raw, start)[0]
     if chance.random() < 0.3 and size > 92:
-        place, width = chance.randrange(88, size), 1  # body, topic, properties, and their lengths
-    else:
-        place, width = chance.choice(RECORD_FIELDS)
-    return _write_field(path, raw, start + place, width, chance)
+        return start + chance.randrange(88, size), 1  # body, topic, properties, and their lengths
+    place, width = chance.choice(RECORD_FIELDS)
+    return start + place, width
 
 
 def _entry(store: Path, chance: random.Random) -> str:
-    files = _files(store, "consumequeue")
-    if not files:
-        return _record(store, chance)
-    path = chance.choice(files)
-    raw = bytearray(path.read_bytes())
+    return _in_a_file(store, chance, "consumequeue", _record, _field_of_an_entry)
+
+
+def _field_of_an_entry(raw: bytearray, chance: random.Random) -> Field:
     used = max((at for at in range(0, len(raw) - 19, 20) if any(raw[at : at + 20])), default=0)
     start = chance.choice((0, used, used, min(used + 20, max(len(raw) - 20, 0)), chance.randrange(0, used + 20, 20)))
     place, width = chance.choice(ENTRY_FIELDS)
-    return _write_field(path, raw, start + place, width, chance)
+    return start + place, width
 
 
 def _index(store: Path, chance: random.Random) -> str:
-    files = _files(store, "index")
-    if not files:
-        return _record(store, chance)
-    path = chance.choice(files)
-    raw = bytearray(path.read_bytes())
-    place, width = chance.choice((*INDEX_FIELDS, (chance.randrange(40, max(len(raw), 41)) // 4 * 4, 4)))
-    return _write_field(path, raw, place, width, chance)
+    return _in_a_file(store, chance, "index", _record, _field_of_an_index)
+
+
+def _field_of_an_index(raw: bytearray, chance: random.Random) -> Field:
+    return chance.choice((*INDEX_FIELDS, (chance.randrange(40, max(len(raw), 41)) // 4 * 4, 4)))
 
 
 def _extension(store: Path, chance: random.Random) -> str:
-    files = _files(store, "consumequeue_ext")
-    if not files:
-        return _entry(store, chance)
-    path = chance.choice(files)
-    raw = bytearray(path.read_bytes())
+    return _in_a_file(store, chance, "consumequeue_ext", _entry, _field_of_an_extension)
+
+
+def _field_of_an_extension(raw: bytearray, chance: random.Random) -> Field:
     used = max((at for at in range(len(raw)) if raw[at]), default=0)
-    return _write_field(path, raw, chance.randrange(0, used + 2), chance.choice((1, 2, 8)), chance)
+    return chance.randrange(0, used + 2), chance.choice((1, 2, 8))
 
 
 def _checkpoint(store: Path, chance: random.Random) -> str:
