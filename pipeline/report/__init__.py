@@ -1,1 +1,1 @@
-"""`pullsim report`: one page about the state of a lake's groups; each module of a question has the question's name."""
+"""`pullsim report`: one page about the state of a lake's groups; `questions` has a module for each question."""

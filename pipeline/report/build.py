@@ -14,20 +14,20 @@ from pipeline.lake.asking import AskAll, Row, names_with
 from pipeline.lake.committed import lake_root, require_among
 from pipeline.report import forms
 from pipeline.report.answered import Fact, Report, Section
-from pipeline.report.behind_now import BEHIND_NOW
-from pipeline.report.clients import CLIENTS
 from pipeline.report.compared import Compared, state_queries
-from pipeline.report.corrections import CORRECTIONS
-from pipeline.report.failed import FAILED
-from pipeline.report.filters import FILTERS
-from pipeline.report.hot_queues import HOT_QUEUES
-from pipeline.report.lag_over_time import LAG_OVER_TIME
-from pipeline.report.nothing_found import NOTHING_FOUND
-from pipeline.report.pull_statuses import PULL_STATUSES
-from pipeline.report.retention import RETENTION
+from pipeline.report.questions.behind_now import BEHIND_NOW
+from pipeline.report.questions.clients import CLIENTS
+from pipeline.report.questions.corrections import CORRECTIONS
+from pipeline.report.questions.failed import FAILED
+from pipeline.report.questions.filters import FILTERS
+from pipeline.report.questions.hot_queues import HOT_QUEUES
+from pipeline.report.questions.lag_over_time import LAG_OVER_TIME
+from pipeline.report.questions.nothing_found import NOTHING_FOUND
+from pipeline.report.questions.pull_statuses import PULL_STATUSES
+from pipeline.report.questions.retention import RETENTION
+from pipeline.report.questions.slow_queues import SLOW_QUEUES
+from pipeline.report.questions.throughput import THROUGHPUT
 from pipeline.report.scope import Filters, Scope
-from pipeline.report.slow_queues import SLOW_QUEUES
-from pipeline.report.throughput import THROUGHPUT
 from pipeline.report.window import Window, window_of
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 

@@ -16,9 +16,9 @@ from pipeline.embedded.database import EmbeddedLake
 from pipeline.lake.lake import Lake
 from pipeline.lake.views import create_views
 from pipeline.main import run
-from pipeline.report.behind_now import BEHIND_NOW
 from pipeline.report.build import QUESTIONS
-from pipeline.report.lag_over_time import LAG_OVER_TIME
+from pipeline.report.questions.behind_now import BEHIND_NOW
+from pipeline.report.questions.lag_over_time import LAG_OVER_TIME
 from pipeline.report.scope import Scope
 from pipeline.report.window import Window
 from pipeline.schema import tables as t

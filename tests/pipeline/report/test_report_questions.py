@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pipeline.embedded.database import EmbeddedLake
-from pipeline.report.behind_now import BEHIND_NOW
-from pipeline.report.clients import CLIENTS
-from pipeline.report.failed import FAILED
 from pipeline.report.question import Answer, Missing
+from pipeline.report.questions.behind_now import BEHIND_NOW
+from pipeline.report.questions.clients import CLIENTS
+from pipeline.report.questions.failed import FAILED
 from pipeline.report.scope import Filters, Scope
 from pipeline.report.tone import Tone
 from pipeline.schema import tables as t
