@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.commands.cli import GivenSettings
+    from pipeline.commands.given_settings import GivenSettings
     from pipeline.embedded.database import EmbeddedLake
     from pipeline.lake.asking import AskAll
     from pipeline.lake.opened_broker import OpenedBroker
@@ -159,7 +159,7 @@ class Lake:
 
         >>> pullsim.open("lake").report().save("report.html")
         """
-        from pipeline.commands.cli import now
+        from pipeline.commands.new_run import now
         from pipeline.report.build import report
         from pipeline.report.page import page as html_page
         from pipeline.report.scope import Filters
@@ -280,7 +280,7 @@ class Lake:
         ['OFFSET_TOO_SMALL', 'FOUND']
         """
         from pipeline.capture.replay_captured import run_captured_replay
-        from pipeline.commands.cli import now, run_id
+        from pipeline.commands.new_run import now, run_id
         from pipeline.replay.replay_job import run_replay
         from pipeline.replay.replay_run import ReplayOptions
         from pipeline.terminal import progress_to_stderr
@@ -371,7 +371,7 @@ def import_store(
     broker-a    ASYNC_MASTER
     (1 row)
     """
-    from pipeline.commands.cli import now, run_id
+    from pipeline.commands.new_run import now, run_id
     from pipeline.files.given_files import require_store
     from pipeline.files.object_store import is_s3, require_bucket
     from pipeline.importing import import_store as importing
@@ -424,7 +424,7 @@ def _job() -> Iterator[None]:
 
 def _given(settings: Settings | None, rules: str | None, properties: Path | None = None) -> GivenSettings:
     """The settings as those of a command line; they are checked."""
-    from pipeline.commands.cli import GivenSettings
+    from pipeline.commands.given_settings import GivenSettings
 
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()}
     given = GivenSettings(

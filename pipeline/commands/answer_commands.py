@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import click
 
-from pipeline.commands.cli import VERSIONS, Engine, ExampleCommand, cli, engine_options, lake_option, now, run_id
+from pipeline.commands.cli import ExampleCommand, cli
+from pipeline.commands.engine import Engine, engine_options
+from pipeline.commands.given_settings import VERSIONS
+from pipeline.commands.new_run import now, run_id
+from pipeline.commands.options import lake_option
 from pipeline.terminal import progress_to_stderr, say
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import click
 
-from pipeline.commands.cli import (
-    Engine,
-    ExampleCommand,
-    GivenSettings,
-    broker_option,
-    cli,
-    engine_options,
-    lake_option,
-    now,
-    run_id,
-    settings_options,
-)
+from pipeline.commands.cli import ExampleCommand, cli
+from pipeline.commands.engine import Engine, engine_options
+from pipeline.commands.given_settings import GivenSettings, settings_options
+from pipeline.commands.new_run import now, run_id
+from pipeline.commands.options import broker_option, lake_option
 from pipeline.terminal import progress_to_stderr, say
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import click
 
-from pipeline.commands.cli import ExampleCommand, GivenSettings, cli, rules_option, settings_options, unused_engine_options
+from pipeline.commands.cli import ExampleCommand, cli
+from pipeline.commands.engine import unused_engine_options
+from pipeline.commands.given_settings import GivenSettings, rules_option, settings_options
 from pipeline.terminal import progress_to_stderr, say
 
 

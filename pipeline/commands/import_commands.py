@@ -10,19 +10,11 @@ from urllib.parse import quote
 
 import click
 
-from pipeline.commands.cli import (
-    Engine,
-    ExampleCommand,
-    GivenSettings,
-    Jobs,
-    cli,
-    engine_options,
-    lake_option,
-    now,
-    rules_option,
-    run_id,
-    settings_options,
-)
+from pipeline.commands.cli import ExampleCommand, cli
+from pipeline.commands.engine import Engine, Jobs, engine_options
+from pipeline.commands.given_settings import GivenSettings, rules_option, settings_options
+from pipeline.commands.new_run import now, run_id
+from pipeline.commands.options import lake_option
 from pipeline.files.stopping import told_to_stop
 from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say

@@ -10,16 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.commands.cli import (
-    Engine,
-    ExampleCommand,
-    cli,
-    lake_option,
-    moment,
-    now,
-    run_id,
-)
+from pipeline.commands.cli import ExampleCommand, cli
+from pipeline.commands.engine import Engine
 from pipeline.commands.listed import Names, answer, list_options, show_first
+from pipeline.commands.new_run import now, run_id
+from pipeline.commands.options import lake_option, moment
 from pipeline.lake.asking import Ask, ask_each
 from pipeline.settings.quantities import milliseconds
 from pipeline.terminal import progress_to_stderr, say, show_table, show_values, start_page

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.commands.cli import Engine, engine_option, engine_options, format_option
+from pipeline.commands.engine import Engine, engine_option, engine_options
+from pipeline.commands.options import format_option
 from pipeline.lake.asking import Ask
 from pipeline.listings.listing import AskedListing, Totals
 

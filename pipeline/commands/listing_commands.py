@@ -6,8 +6,10 @@ import re
 
 import click
 
-from pipeline.commands.cli import Engine, ExampleCommand, cli, lake_option
+from pipeline.commands.cli import ExampleCommand, cli
+from pipeline.commands.engine import Engine
 from pipeline.commands.listed import Names, answer, list_options, show_first
+from pipeline.commands.options import lake_option
 from pipeline.delta.delta_sql import literal
 from pipeline.listings.listing import AskedListing, Listing, equal
 from pipeline.listings.operator_lists import (

@@ -11,23 +11,18 @@ from typing import Any
 
 import click
 
-from pipeline.commands.cli import (
-    VERSIONS,
-    Engine,
-    ExampleCommand,
-    GivenSettings,
+from pipeline.commands.cli import ExampleCommand, cli
+from pipeline.commands.engine import Engine, engine_options
+from pipeline.commands.given_settings import VERSIONS, GivenSettings, rules_option, settings_options
+from pipeline.commands.options import (
     at_option,
     behind_option,
     broker_option,
     check_behind,
-    cli,
-    engine_options,
     filters_option,
     format_option,
     lake_option,
     moment,
-    rules_option,
-    settings_options,
 )
 from pipeline.settings.settings import SettingsError
 from pipeline.settings.slave_lag import SlaveLag

@@ -7,19 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.commands.cli import (
-    VERSIONS,
-    Engine,
-    ExampleCommand,
-    GivenSettings,
-    cli,
-    engine_option,
-    engine_options,
-    lake_option,
-    moment,
-    now,
-)
+from pipeline.commands.cli import ExampleCommand, cli
+from pipeline.commands.engine import Engine, engine_option, engine_options
+from pipeline.commands.given_settings import VERSIONS, GivenSettings
 from pipeline.commands.listed import Names, require_before_spark
+from pipeline.commands.new_run import now
+from pipeline.commands.options import lake_option, moment
 from pipeline.report.scope import Filters
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.terminal import progress_to_stderr, say

@@ -9,19 +9,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
-from pipeline.commands.cli import (
-    Engine,
-    ExampleCommand,
-    GivenSettings,
-    broker_option,
-    cli,
-    engine_option,
-    engine_options,
-    format_option,
-    lake_option,
-    moment,
-    settings_options,
-)
+from pipeline.commands.cli import ExampleCommand, cli
+from pipeline.commands.engine import Engine, engine_option, engine_options
+from pipeline.commands.given_settings import GivenSettings, settings_options
+from pipeline.commands.options import broker_option, format_option, lake_option, moment
 from pipeline.settings.quantities import size_in_bytes
 from pipeline.terminal import progress_to_stderr, show_streamed
 

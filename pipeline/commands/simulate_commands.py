@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import click
 
-from pipeline.commands.cli import (
-    FORMATS,
-    Engine,
-    ExampleCommand,
-    GivenSettings,
-    cli,
-    engine_options,
-    lake_option,
-    now,
-    run_id,
-    settings_options,
-)
+from pipeline.commands.cli import ExampleCommand, cli
+from pipeline.commands.engine import Engine, engine_options
+from pipeline.commands.given_settings import GivenSettings, settings_options
 from pipeline.commands.listed import Names, answer
+from pipeline.commands.new_run import now, run_id
+from pipeline.commands.options import FORMATS, lake_option
 from pipeline.lake.asking import Ask
 from pipeline.terminal import progress_to_stderr, say
 

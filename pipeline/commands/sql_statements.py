@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.commands.cli import Engine
+from pipeline.commands.engine import Engine
 from pipeline.terminal import progress_to_stderr, say, show_rows, show_streamed
 from store_format.errors import UnusableInputError
 

@@ -12,18 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from pipeline.commands.cli import (
-    Engine,
-    ExampleCommand,
-    GivenSettings,
-    broker_option,
-    cli,
-    engine_options,
-    lake_option,
-    run_id,
-    settings_options,
-)
+from pipeline.commands.cli import ExampleCommand, cli
+from pipeline.commands.engine import Engine, engine_options
+from pipeline.commands.given_settings import GivenSettings, settings_options
 from pipeline.commands.listed import Names, require_before_spark
+from pipeline.commands.new_run import run_id
+from pipeline.commands.options import broker_option, lake_option
 from pipeline.settings.quantities import milliseconds
 from pipeline.terminal import progress_to_stderr, safe_text, say
 from store_format.errors import printable

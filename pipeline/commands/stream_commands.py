@@ -10,22 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.commands.cli import (
-    Engine,
-    ExampleCommand,
-    GivenSettings,
-    at_option,
-    broker_option,
-    check_hold,
-    cli,
-    engine_options,
-    hold_option,
-    lake_option,
-    now,
-    rules_option,
-    settings_options,
-    unused_engine_options,
-)
+from pipeline.commands.cli import ExampleCommand, cli
+from pipeline.commands.engine import Engine, engine_options, unused_engine_options
+from pipeline.commands.given_settings import GivenSettings, rules_option, settings_options
+from pipeline.commands.new_run import now
+from pipeline.commands.options import at_option, broker_option, check_hold, hold_option, lake_option
 from pipeline.files.stopping import told_to_stop
 from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say

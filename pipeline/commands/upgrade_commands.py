@@ -9,17 +9,10 @@ from typing import Any
 
 import click
 
-from pipeline.commands.cli import (
-    VERSIONS,
-    Engine,
-    ExampleCommand,
-    GivenSettings,
-    broker_option,
-    cli,
-    engine_options,
-    lake_option,
-    settings_options,
-)
+from pipeline.commands.cli import ExampleCommand, cli
+from pipeline.commands.engine import Engine, engine_options
+from pipeline.commands.given_settings import VERSIONS, GivenSettings, settings_options
+from pipeline.commands.options import broker_option, lake_option
 from pipeline.terminal import progress_to_stderr, say, show_values
 from store_format.broker_version import BrokerVersion
 

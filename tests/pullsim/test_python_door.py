@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import pullsim
-from pipeline.commands.cli import Engine
+from pipeline.commands.engine import Engine
 from pipeline.lake.committed import LakeError
 from pipeline.main import run
 from tests.makers.plain_lakes import plain_lake

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pipeline.commands import import_commands, stream_commands
-from pipeline.commands.cli import Engine
+from pipeline.commands.engine import Engine
 from pipeline.lake.session import INTERPRETED_PLANS, SHORT_JOBS, build_session
 from pipeline.main import run
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pipeline.commands.cli import Engine
+from pipeline.commands.engine import Engine
 from pipeline.files.object_store import is_s3
 from pipeline.lake.session import INTERPRETED_PLANS, SHORT_JOBS, build_session
 from pipeline.main import run

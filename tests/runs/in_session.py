@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pipeline.commands.cli import Engine
+from pipeline.commands.engine import Engine
 from pipeline.main import run
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.commands.cli import Engine
+from pipeline.commands.engine import Engine
 from pipeline.embedded.database import EmbeddedLake
 from pipeline.embedded.opened_tables import NotSupportedError
 from pipeline.embedded.questions import QuestionError, ask

@@ -16,7 +16,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from pipeline.commands.cli import Engine
+from pipeline.commands.engine import Engine
 from pipeline.commands.sql_statements import Answers, completer, prompting, run_prompt, statements
 from pipeline.embedded import questions
 from pipeline.embedded.database import EmbeddedLake

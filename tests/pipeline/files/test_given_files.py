@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands.cli import cli, given_uris
+from pipeline.commands.cli import cli
+from pipeline.commands.engine import given_uris
 from pipeline.files import given_files
 from pipeline.files.given_files import GivenFileError, require_input, require_output, require_scheme
 from pipeline.lake import driver_start, session

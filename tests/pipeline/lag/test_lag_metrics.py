@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.commands.cli import Engine
+from pipeline.commands.engine import Engine
 from pipeline.embedded.database import EmbeddedLake
 from pipeline.lag import lag_metrics as module
 from pipeline.lag.group_metrics import all_metrics

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands.cli import Engine
+from pipeline.commands.engine import Engine
 from pipeline.lake.lake import LakeError
 from pipeline.main import judged
 

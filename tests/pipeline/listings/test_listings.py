@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.commands.cli import SECTIONS, Engine, cli
+from pipeline.commands.cli import SECTIONS, cli
+from pipeline.commands.engine import Engine
 from pipeline.listings.listing import Kind, Shown
 from pipeline.listings.table import WIDTH, fitted, value_text
 from pipeline.main import run

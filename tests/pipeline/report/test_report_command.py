@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.commands.cli import Engine
+from pipeline.commands.engine import Engine
 from pipeline.main import run
 from pipeline.report.build import QUESTIONS
 from pipeline.report.compared import read_report

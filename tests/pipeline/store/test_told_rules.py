@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands.cli import GivenSettings
+from pipeline.commands.given_settings import GivenSettings
 from pipeline.store.told_rules import told_rules
 from store_format.broker_version import BrokerVersion
 from store_format.errors import NotAStoreError

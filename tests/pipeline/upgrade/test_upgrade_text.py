@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from pipeline.commands.cli import Engine
+from pipeline.commands.engine import Engine
 from pipeline.embedded.database import EmbeddedLake
 from pipeline.main import run
 from pipeline.report.answered import Report

@@ -1,0 +1,129 @@
+"""The options that several commands share, and the checks of those that depend on one another."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import ParamSpec, TypeVar
+
+import click
+
+from pipeline.settings.quantities import milliseconds
+from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
+
+P = ParamSpec("P")
+R = TypeVar("R")
+FORMATS = ("table", "json", "csv")
+
+
+def lake_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the option --lake."""
+    return click.option("--lake", required=True, metavar="DIR", help="Directory of the Delta tables.")(command)
+
+
+def broker_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the option --broker."""
+    return click.option("--broker", metavar="NAME", help="Broker in the lake; needed if the lake holds more than one.")(command)
+
+
+def format_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the option --format for rows."""
+    return click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="Form of the rows.")(
+        command
+    )
+
+
+def at_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the option --at."""
+    moments = click.Choice(["snapshot", "request-time", "recorded-max"])
+    return click.option("--at", type=moments, default="snapshot", show_default=True, help="What of the store a request sees.")(command)
+
+
+def hold_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the option --hold."""
+    text = "Let pulls that may be held wait for messages, as long polling does; needs --at request-time."
+    return click.option("--hold", is_flag=True, help=text)(command)
+
+
+def check_hold(hold: bool, at: str, *, of_table: bool) -> None:
+    """Raise if --hold is given without --at request-time, or for the table of captured pulls.
+
+    Args:
+        hold: whether --hold is given.
+        at: value of --at.
+        of_table: whether the pulls come from the table of captured pulls.
+
+    Raises:
+        click.UsageError: --hold cannot be combined with the other options.
+    """
+    if hold and at != "request-time":
+        raise click.UsageError(
+            f"--hold: expected --at request-time, so that pulls have a time at which they begin to wait, found --at {at}"
+        )
+    if hold and of_table:
+        raise click.UsageError(
+            "--hold: expected files in --requests; a captured pull is answered as of its recorded wake-up, without --hold"
+        )
+
+
+def _behind(_context: click.Context, _parameter: click.Parameter, value: str | None) -> SlaveLag:
+    try:
+        return NO_SLAVE_LAG if value is None else SlaveLag.of(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def behind_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the option --behind, the slave lag, to a command."""
+    text = "Slave lag, what the slave lacks of the store: bytes of the log, or a time with --at request-time."
+    return click.option("--behind", callback=_behind, metavar="SIZE|TIME", help=text)(command)
+
+
+def check_behind(behind: SlaveLag, at: str, *, others: Mapping[str, bool]) -> None:
+    """Check that --behind can be combined with --at and other options.
+
+    Args:
+        behind: the slave lag.
+        at: which part of the store a request sees.
+        others: options that need a master's store, and whether they are given.
+
+    Raises:
+        click.UsageError: --behind cannot be combined with one of the options.
+    """
+    if behind == NO_SLAVE_LAG:
+        return
+    if at == "recorded-max":
+        raise click.UsageError("--behind cannot be combined with --at recorded-max: a recorded maximum is the end of one queue only")
+    if behind.millis and at != "request-time":
+        raise click.UsageError(f"--behind with a time: expected --at request-time, so that pulls have a time of their own, found --at {at}")
+    for name, given in others.items():
+        if given:
+            raise click.UsageError(f"--behind cannot be combined with {name}: {name} assumes a master's store")
+
+
+def _filters(_context: click.Context, _parameter: click.Parameter, value: str | None) -> frozenset[str] | None:
+    if value is None:
+        return None
+    kinds = frozenset(value.split(","))
+    if unknown := kinds - {"null", "TAG", "SQL92"}:
+        raise click.BadParameter(f"expected null, TAG or SQL92 with commas between, found {', '.join(sorted(map(repr, unknown)))}")
+    return kinds
+
+
+def filters_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the option --filters."""
+    text = "Answer only requests with these filters: null,TAG,SQL92."
+    return click.option("--filters", callback=_filters, metavar="KINDS", help=text)(command)
+
+
+def moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """The ms since 1970 (UTC) of a time that is the value of an option, None without a value; a callback for click."""
+    if value is None:
+        return None
+    try:
+        stamp = int(value) if value.lstrip("-").isdecimal() else milliseconds(dt.datetime.fromisoformat(value))
+        if -(2**63) <= stamp < 2**63:
+            return stamp
+    except (ValueError, OverflowError):
+        pass
+    raise click.BadParameter(f"expected ms since 1970 or a time such as 2024-05-01T12:00:00 (UTC), found {value!r}")
