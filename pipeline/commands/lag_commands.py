@@ -20,8 +20,8 @@ from pipeline.settings.quantities import milliseconds
 from pipeline.terminal import progress_to_stderr, say, show_table, show_values, start_page
 
 if TYPE_CHECKING:
-    from pipeline.lag.metrics import Publish
     from pipeline.listings.listing import AskedListing
+    from pipeline.serving.metrics import Publish
 
 
 @cli.command(
@@ -132,8 +132,8 @@ def lag_command(
 @contextmanager
 def _published(target: str | None, *, is_whole: bool, watch: bool) -> Iterator[Callable[[Ask, str | None], None]]:
     """The function that publishes the metrics of a broker, None for all, at the target of --metrics; it does nothing without a target."""
-    from pipeline.lag.http_server import is_address
-    from pipeline.lag.metrics import metrics_target
+    from pipeline.serving.http_server import is_address
+    from pipeline.serving.metrics import metrics_target
 
     if target is None:
         yield lambda _ask, _broker: None

@@ -113,8 +113,8 @@ def serve_command(lake: str, listen: str) -> None:
     from pipeline.embedded.database import EmbeddedLake
     from pipeline.embedded.opened_tables import NotSupportedError
     from pipeline.files.stopping import told_to_stop
-    from pipeline.lag.http_server import serving
     from pipeline.report.live import LiveReport
+    from pipeline.serving.http_server import serving
 
     try:
         EmbeddedLake(lake)

@@ -20,8 +20,8 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say
 
 if TYPE_CHECKING:
-    from pipeline.lag.metrics import Publish
     from pipeline.pace.request_pace import Faults
+    from pipeline.serving.metrics import Publish
 
 
 @cli.command(
@@ -121,7 +121,7 @@ def stream_command(
 @contextmanager
 def _metrics(target: str | None) -> Iterator[Publish | None]:
     """The function that publishes metrics to `target`, None without a target."""
-    from pipeline.lag.metrics import metrics_target
+    from pipeline.serving.metrics import metrics_target
 
     if target is None:
         yield None

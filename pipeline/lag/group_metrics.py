@@ -16,8 +16,8 @@ from prometheus_client.core import Metric
 from pipeline.delta.delta_sql import literal
 from pipeline.lag.lag_metrics import GROUPS_MAX, LagMetrics, lag_metrics, left_out
 from pipeline.lag.lag_sql import IN_TROUBLE
-from pipeline.lag.metrics import metric
 from pipeline.lake.asking import AskAll, Row
+from pipeline.serving.metrics import metric
 from udfs.broker.subscription_group import CID_RMQ_SYS_PREFIX, SYSTEM_GROUPS
 
 _DEFAULT_CLUSTER: Final = "DefaultCluster"

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from prometheus_client.core import Metric
 
 from pipeline.delta.delta_sql import literal
-from pipeline.lag.metrics import metric
 from pipeline.lake.asking import AskAll, Row
+from pipeline.serving.metrics import metric
 
 # greatest number of pairs of group and topic, and of topics: each is a series that Prometheus stores
 GROUPS_MAX = 1000

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from pipeline.files.output_file import OutputError
-from pipeline.lag.metrics import Publish
+from pipeline.serving.metrics import Publish
 from pipeline.stream.lag_watch import LagWatch, LagWatchError
 from pipeline.stream.query_listener import ENDED, Event, QueryListener
 from pipeline.stream.request_log import RequestLog, list_requests

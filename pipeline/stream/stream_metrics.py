@@ -9,7 +9,7 @@ from typing import Literal
 
 from prometheus_client.core import Metric
 
-from pipeline.lag.metrics import metric
+from pipeline.serving.metrics import metric
 from pipeline.stream.stream_run import StreamRun
 
 # least seconds of a phase that is named in the line of a batch

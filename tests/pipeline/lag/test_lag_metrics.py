@@ -21,9 +21,9 @@ from pipeline.embedded.database import EmbeddedLake
 from pipeline.lag import lag_metrics as module
 from pipeline.lag.group_metrics import all_metrics
 from pipeline.lag.lag_metrics import LagMetrics, lag_metrics
-from pipeline.lag.metrics import metrics_text
 from pipeline.lake.asking import AskAll
 from pipeline.main import run
+from pipeline.serving.metrics import metrics_text
 from tests.makers.plain_lakes import plain_lake
 from tests.runs.prometheus import Metric, parse, series
 from tests.truth.places import PROJECT

@@ -15,10 +15,10 @@ from wsgiref.util import setup_testing_defaults
 
 import pytest
 
-from pipeline.lag.http_server import serving
 from pipeline.main import run
 from pipeline.report.live import LiveReport
 from pipeline.schema import tables as t
+from pipeline.serving.http_server import serving
 from tests.makers.report_lakes import BROKER, HOSTILE, START, hostile_rows, report_lake
 from tests.runs.browsers import chromium
 

@@ -17,9 +17,9 @@ from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEve
 
 from pipeline.files.output_file import OutputError
 from pipeline.lag.lag_metrics import LagMetrics
-from pipeline.lag.metrics import metrics_text
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.serving.metrics import metrics_text
 from pipeline.stream import lag_watch
 from pipeline.stream import report as module
 from pipeline.stream.batch_work import StoppedError

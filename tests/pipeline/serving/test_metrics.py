@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.files.output_file import OutputError
-from pipeline.lag.metrics import metric, metrics_target, metrics_text
 from pipeline.main import run
+from pipeline.serving.metrics import metric, metrics_target, metrics_text
 from tests.runs.prometheus import Metric, parse
 
 TEXTS = st.text(st.one_of(st.sampled_from('\\"\n{}=, nä\r\u2028'), st.characters(exclude_categories=["Cs"])))

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from pipeline.files.output_file import OutputError
 from pipeline.files.whole_file import whole_file
-from pipeline.lag.http_server import is_address, serving
+from pipeline.serving.http_server import is_address, serving
 
 PATH = "/metrics"
 

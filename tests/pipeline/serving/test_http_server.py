@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.lag import http_server as module
-from pipeline.lag.http_server import serving
+from pipeline.serving import http_server as module
+from pipeline.serving.http_server import serving
 
 
 def told(_environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -1,0 +1,1 @@
+"""What a command publishes while it runs: pages over HTTP, and metrics for Prometheus."""
