@@ -21,7 +21,6 @@ from pipeline.terminal import progress_to_stderr, say, show_table, show_values, 
 
 if TYPE_CHECKING:
     from pipeline.listings.listing import AskedListing
-    from pipeline.serving.metrics import Publish
 
 
 @cli.command(
@@ -132,38 +131,20 @@ def lag_command(
 @contextmanager
 def _published(target: str | None, *, is_whole: bool, watch: bool) -> Iterator[Callable[[Ask, str | None], None]]:
     """The function that publishes the metrics of a broker, None for all, at the target of --metrics; it does nothing without a target."""
-    from pipeline.serving.http_server import is_address
-    from pipeline.serving.metrics import metrics_target
-
     if target is None:
         yield lambda _ask, _broker: None
         return
+    from pipeline.lag.group_metrics import all_metrics
+    from pipeline.serving.http_server import is_address
+    from pipeline.serving.metrics import LastingPublish, metrics_target
+
     if not is_whole:
         raise click.UsageError("--metrics has all groups and topics of a broker: it cannot be combined with --group or --topic")
     if not watch and is_address(target):
         raise click.UsageError(f"--metrics {target}: a port answers only while the command runs: give --watch too, or a file")
     with metrics_target(target, progress_to_stderr) as publish:
-        yield _Publisher(publish)
-
-
-@dataclass
-class _Publisher:
-    """Publishes metrics again and again; where that fails later than the first time, it says so, and the watch goes on."""
-
-    publish: Publish
-    has_published: bool = False
-
-    def __call__(self, ask: Ask, broker: str | None) -> None:
-        from pipeline.files.output_file import OutputError
-        from pipeline.lag.group_metrics import all_metrics
-
-        try:
-            self.publish(all_metrics(ask_each(ask), broker, now()))
-            self.has_published = True
-        except OutputError as error:
-            if not self.has_published:
-                raise
-            progress_to_stderr(f"metrics: {error}")
+        lasting = LastingPublish(publish, progress_to_stderr)
+        yield lambda ask, broker: lasting(all_metrics(ask_each(ask), broker, now()))
 
 
 def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | None, keep: int | None) -> None:

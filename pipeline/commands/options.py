@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
 from pipeline.settings.quantities import milliseconds
 from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
+from pipeline.terminal import progress_to_stderr
+
+if TYPE_CHECKING:
+    from pipeline.serving.metrics import Publish
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -127,3 +132,15 @@ def moment(_context: click.Context, _parameter: click.Parameter, value: str | No
     except (ValueError, OverflowError):
         pass
     raise click.BadParameter(f"expected ms since 1970 or a time such as 2024-05-01T12:00:00 (UTC), found {value!r}")
+
+
+@contextmanager
+def metrics_at(target: str | None) -> Iterator[Publish | None]:
+    """The function that publishes metrics at the target of --metrics; None without a target."""
+    if target is None:
+        yield None
+        return
+    from pipeline.serving.metrics import metrics_target
+
+    with metrics_target(target, progress_to_stderr) as publish:
+        yield publish

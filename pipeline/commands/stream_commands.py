@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,14 +12,13 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, engine_options, unused_engine_options
 from pipeline.commands.given_settings import GivenSettings, rules_option, settings_options
 from pipeline.commands.new_run import now
-from pipeline.commands.options import at_option, broker_option, check_hold, hold_option, lake_option
+from pipeline.commands.options import at_option, broker_option, check_hold, hold_option, lake_option, metrics_at
 from pipeline.files.stopping import told_to_stop
 from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say
 
 if TYPE_CHECKING:
     from pipeline.pace.request_pace import Faults
-    from pipeline.serving.metrics import Publish
 
 
 @cli.command(
@@ -96,7 +93,7 @@ def stream_command(
     of_table = requests == SOURCE
     check_hold(hold, at, of_table=of_table)
     folder, source = absolute_path(checkpoint), SOURCE if of_table else absolute_path(requests)
-    with _metrics(metrics) as publish, engine.session("endless", reads=lake) as spark, told_to_stop() as stop:
+    with metrics_at(metrics) as publish, engine.session("endless", reads=lake) as spark, told_to_stop() as stop:
         opened = OpenedBroker.of(spark, lake, broker)
         stored, root = opened.properties(), opened.lake.root
 
@@ -116,18 +113,6 @@ def stream_command(
         report = report_of(spark, run, log, batches.counts, progress=progress_to_stderr, now=now, publish=publish)
         done = run_stream(opened.lake, run, folder, batches, report, files_max=max_files, once=once, trigger_seconds=trigger)
     say(f"run {run.run_id}: answered {done.answered:,} requests in {done.batches:,} batches, {done.bad:,} bad ones")
-
-
-@contextmanager
-def _metrics(target: str | None) -> Iterator[Publish | None]:
-    """The function that publishes metrics to `target`, None without a target."""
-    from pipeline.serving.metrics import metrics_target
-
-    if target is None:
-        yield None
-        return
-    with metrics_target(target, progress_to_stderr) as publish:
-        yield publish
 
 
 def _above_zero(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from prometheus_client.core import Metric
 
 from pipeline.delta.delta_sql import literal
-from pipeline.lag.lag_metrics import GROUPS_MAX, LagMetrics, lag_metrics, left_out
+from pipeline.lag.lag_metrics import GROUPS_MAX, LagMetrics, lag_metrics, left_out, left_out_family
 from pipeline.lag.lag_sql import IN_TROUBLE
 from pipeline.lake.asking import AskAll, Row
 from pipeline.serving.metrics import metric
@@ -62,9 +62,7 @@ LIMIT {GROUPS_MAX}""",
     return [
         *_of_groups(groups, clusters),
         *lag.families,
-        _gauge(
-            "lag_left_out", "Number of groups or topics that the gauges leave out.", [({"of": of}, count) for of, count in counts.items()]
-        ),
+        left_out_family(counts, {}),
         _gauge("lake_version", "Version of the lake that the gauges are of.", [({}, lake["version"])]),
         _gauge("lag_report_time_seconds", "When the gauges were made.", [({}, now.timestamp())]),
         _gauge(

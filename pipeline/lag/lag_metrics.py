@@ -76,6 +76,12 @@ def left_out(rows: Sequence[Row], most: int) -> int:
     return max(int(rows[0]["inAll"]) - most, 0) if rows else 0
 
 
+def left_out_family(counts: Mapping[str, int], labels: dict[str, str]) -> Metric:
+    """Return the metric that counts what the gauges leave out, by kind, such as groups."""
+    series = ((labels | {"of": kind}, count) for kind, count in counts.items())
+    return metric("gauge", "pullsim_lag_left_out", "Number of groups or topics that the gauges of consumer lag leave out.", series)
+
+
 def _of_groups(rows: Sequence[Row], clusters: Mapping[str, str]) -> list[Metric]:
     def diff(row: Row) -> dict[str, str]:
         return {"group": row["consumerGroup"], "topic": row["topic"], "countOfOnlineConsumers": "", "msgModel": _CLUSTERING}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 from wsgiref.types import WSGIApplication
 
@@ -33,6 +35,64 @@ def metric(kind: Literal["counter", "gauge"], name: str, text: str, series: Iter
     for values, value in found:
         made.add_metric([values[label] for label in labels], value)
     return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMetrics:
+    """Makes the metrics of a run that goes on until it is stopped.
+
+    Attributes:
+        what: what runs, one word: the names begin with pullsim_ and this word.
+        labels: labels of all metrics.
+    """
+
+    what: str
+    labels: Mapping[str, str]
+
+    def one(self, name: str, text: str, value: float | None, kind: Literal["counter", "gauge"] = "gauge") -> Metric:
+        """Return a metric with one value; None where it is not known."""
+        return metric(kind, f"pullsim_{self.what}_{name}", text, () if value is None else ((self.labels, value),))
+
+    def course(self, now: dt.datetime, *, started: dt.datetime, ended: dt.datetime | None, failed: bool) -> list[Metric]:
+        """Return the metrics that say whether the run goes on at `now`; `ended` is None while it does."""
+        return [
+            self.one("running", f"1 while the {self.what} runs, 0 once it has ended.", int(ended is None)),
+            self.one("failed", f"1 where an error ended the {self.what}.", int(failed)),
+            self.one("start_time_seconds", f"When the {self.what} was started.", started.timestamp()),
+            self.one("end_time_seconds", f"When the {self.what} ended.", ended.timestamp() if ended else None),
+            self.one("report_time_seconds", "When these metrics were made.", now.timestamp()),
+        ]
+
+
+@dataclass(slots=True)
+class LastingPublish:
+    """Publishes again and again. An error of the first time is raised; a later one is reported once, and the next time may succeed.
+
+    Attributes:
+        publish: publishes once.
+        progress: called with the text of an error.
+    """
+
+    publish: Publish
+    progress: Callable[[str], None]
+    _has_published: bool = False
+    _reported: str = ""
+
+    def __call__(self, metrics: Sequence[Metric]) -> None:
+        """Publish the metrics.
+
+        Raises:
+            OutputError: the target could not be written, and never was.
+        """
+        try:
+            self.publish(metrics)
+            self._has_published, self._reported = True, ""
+        except OutputError as error:
+            if not self._has_published:
+                raise
+            if self._reported != str(error):
+                self.progress(f"metrics: {error}")
+            self._reported = str(error)
 
 
 class _Newest(Collector):

@@ -9,12 +9,11 @@ from prometheus_client.core import Metric
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.lag.lag_metrics import GROUPS_MAX, TOPICS_MAX, LagMetrics, lag_metrics
+from pipeline.lag.lag_metrics import GROUPS_MAX, TOPICS_MAX, LagMetrics, lag_metrics, left_out_family
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.views import asking
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
-from pipeline.stream.stream_metrics import left_out_family
 from pipeline.stream.stream_run import StreamRun
 
 
@@ -62,5 +61,5 @@ class LagWatch:
         """The metrics as of the last `look`; empty before the first one."""
         if self._lag is None:
             return []
-        left_out = [("groups", self._lag.groups_left_out), ("topics", self._lag.topics_left_out)]
-        return [*self._lag.families, left_out_family(self.run, left_out)]
+        counts = {"groups": self._lag.groups_left_out, "topics": self._lag.topics_left_out}
+        return [*self._lag.families, left_out_family(counts, {"run_id": self.run.run_id})]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from prometheus_client.core import Metric
 
-from pipeline.serving.metrics import metric
+from pipeline.serving.metrics import RunMetrics, metric
 from pipeline.stream.stream_run import StreamRun
 
 # least seconds of a phase that is named in the line of a batch
@@ -107,21 +107,15 @@ def stream_families(state: StreamState, now: dt.datetime) -> list[Metric]:
     run = {"run_id": state.run.run_id}
     of_run = run | {"broker": state.run.broker, "requests": state.run.source, "at": state.run.at}
 
-    def one(name: str, text: str, value: float | None, kind: Literal["counter", "gauge"] = "gauge") -> Metric:
-        return metric(kind, f"pullsim_stream_{name}", text, () if value is None else ((run, value),))
-
     def phases(name: str, text: str, durations: Mapping[str, float], kind: Literal["counter", "gauge"]) -> Metric:
         series = ((run | {"phase": phase}, round(seconds, 3)) for phase, seconds in sorted(durations.items()))
         return metric(kind, f"pullsim_stream_{name}", text, series)
 
-    last, waits = state.last, state.waiting_files
+    made = RunMetrics(what="stream", labels=run)
+    one, last, waits = made.one, state.last, state.waiting_files
     return [
         metric("gauge", "pullsim_stream_info", "The run of the stream, its broker and its requests.", ((of_run, 1),)),
-        one("running", "1 while the stream runs, 0 once it has ended.", int(state.ended is None)),
-        one("failed", "1 where an error ended the stream.", int(state.failed)),
-        one("start_time_seconds", "When the stream was started.", state.started.timestamp()),
-        one("end_time_seconds", "When the stream ended.", state.ended.timestamp() if state.ended else None),
-        one("report_time_seconds", "When these metrics were made.", now.timestamp()),
+        *made.course(now, started=state.started, ended=state.ended, failed=state.failed),
         one("batches_total", "Batches since the start.", state.batches, "counter"),
         one("rows_read_total", "Rows read since the start, as Spark counts them.", state.rows_read, "counter"),
         one("requests_answered_total", "Requests answered since the start.", state.answered, "counter"),
@@ -137,9 +131,3 @@ def stream_families(state: StreamState, now: dt.datetime) -> list[Metric]:
         one("behind_bytes", "Bytes of the files that wait.", waits.bytes if waits else None),
         one("behind_seconds", "Age of the oldest file that waits; 0 where none does.", waits.seconds if waits else None),
     ]
-
-
-def left_out_family(run: StreamRun, left_out: Iterable[tuple[str, int]]) -> Metric:
-    """The metric that counts what the gauges of consumer lag leave out, by kind."""
-    series = (({"run_id": run.run_id, "of": kind}, count) for kind, count in left_out)
-    return metric("gauge", "pullsim_lag_left_out", "Number of groups or topics that the gauges of consumer lag leave out.", series)

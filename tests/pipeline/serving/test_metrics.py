@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pipeline.files.output_file import OutputError
 from pipeline.main import run
-from pipeline.serving.metrics import metric, metrics_target, metrics_text
+from pipeline.serving.metrics import LastingPublish, metric, metrics_target, metrics_text
 from tests.runs.prometheus import Metric, parse
 
 TEXTS = st.text(st.one_of(st.sampled_from('\\"\n{}=, nä\r\u2028'), st.characters(exclude_categories=["Cs"])))
@@ -84,6 +84,23 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monke
     os.close(first)
     assert (tmp_path / "pullsim.prom").read_text() == ANOTHER_TEXT
     assert (tmp_path / "pullsim.prom").stat().st_mode & 0o777 == 0o644, "a collector runs as another user"
+
+
+def test_an_error_of_the_first_time_ends_the_command_and_a_later_one_is_said_once() -> None:
+    said: list[str] = []
+    errors: list[str] = ["full"]
+
+    def publish(_metrics: object) -> None:
+        if errors[-1]:
+            raise OutputError(errors[-1])
+
+    lasting = LastingPublish(publish, said.append)
+    with pytest.raises(OutputError, match="full"):
+        lasting([ONE])
+    for error in ("", "full", "full", "gone", "", "gone"):
+        errors.append(error)
+        lasting([ONE])
+    assert said == ["metrics: full", "metrics: gone", "metrics: gone"]
 
 
 def get(url: str) -> tuple[int, str, str]:
