@@ -14,14 +14,16 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, Jobs, engine_options
 from pipeline.commands.given_settings import GivenSettings, rules_option, settings_options
 from pipeline.commands.new_run import now, run_id
-from pipeline.commands.options import lake_option
+from pipeline.commands.options import lake_option, metrics_at
 from pipeline.files.stopping import told_to_stop
 from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say
+from store_format.errors import without_credentials
 
 if TYPE_CHECKING:
     from pipeline.importing.import_store import Imported
     from pipeline.lake.lake import Lake
+    from pipeline.serving.metrics import Publish
 
 
 @cli.command("import", cls=ExampleCommand, example="pullsim import /data/rocketmq/store --lake lake --broker-name broker-a")
@@ -42,6 +44,11 @@ if TYPE_CHECKING:
     "--trigger", type=click.FloatRange(min=0), metavar="SECONDS", help="With --follow, time between looks for new messages; 1 by default."
 )
 @click.option("--once", is_flag=True, help="End when --follow has added everything that is there.")
+@click.option(
+    "--metrics",
+    metavar="FILE|PORT",
+    help="With --follow, Prometheus metrics: a file, written whole after each batch, or [HOST:]PORT.",
+)
 @settings_options
 @rules_option
 @engine_options
@@ -55,6 +62,7 @@ def import_command(
     checkpoint: str | None,
     trigger: float | None,
     once: bool,
+    metrics: str | None,
     settings: GivenSettings,
     engine: Engine,
 ) -> None:
@@ -64,7 +72,8 @@ def import_command(
 
     With --follow, the command adds new messages, batch by batch, until Ctrl-C or SIGTERM. If the broker truncated its log or deleted files
     of it, the whole store is imported again, and the table follow_event has the reason. Index files, the checkpoint and bytes that are no
-    message stay as the last whole import read them: export and verify need a whole import.
+    message stay as the last whole import read them: export and verify need a whole import. --metrics gives Prometheus the progress
+    (docs/monitoring.md).
 
     --rules decides how the broker recovers log and queues, finds the min offset of a queue, and reads properties. A replay of the lake has
     the same rules, unless it is given others. Without --rules, files that only a broker 5.x writes tell 5.5.0, and the output names them.
@@ -72,8 +81,8 @@ def import_command(
     from pipeline.importing.import_store import broker_of, import_store
     from pipeline.lake.lake import Lake
 
-    if not follow and (checkpoint or once or trigger is not None):
-        raise click.UsageError("--checkpoint, --trigger and --once go with --follow")
+    if not follow and (checkpoint or once or trigger is not None or metrics):
+        raise click.UsageError("--checkpoint, --trigger, --once and --metrics go with --follow")
     if follow and as_found:
         raise click.UsageError("--follow adds to a store as its start leaves it: leave out --as-found")
     broker_settings = settings.of_store(store)
@@ -92,12 +101,13 @@ def import_command(
     # tasks write the tables of a new lake, Spark the others
     by_tasks = not follow and layout != "clustered" and not os.path.exists(lake)
     jobs: Jobs = "short" if by_tasks else "long" if ends else "endless"
-    with engine.session(jobs, store=store, workers=True, leave_classes=ends) as spark:
+    with metrics_at(metrics) as publish, engine.session(jobs, store=store, workers=True, leave_classes=ends) as spark:
         progress_to_stderr(broker_settings.told_version)
         opened = Lake(spark, lake)
         if follow:
             again = lambda into: importing(into, run_id=run_id())  # noqa: E731
-            _follow(opened, store, name, broker_settings, again, checkpoint, once=once, trigger=1.0 if trigger is None else trigger)
+            pause = 1.0 if trigger is None else trigger
+            _follow(opened, store, name, broker_settings, again, checkpoint, publish, once=once, trigger=pause)
             return
         done = importing(opened, run_id=run_id())
     for note in done.notes:
@@ -115,6 +125,7 @@ def _follow(
     settings: BrokerSettings,
     import_again: Callable[[Lake], Imported],
     checkpoint: str | None,
+    publish: Publish | None,
     *,
     once: bool,
     trigger: float,
@@ -122,6 +133,8 @@ def _follow(
     from pipeline.files.store_files import StoreFiles, absolute_path
     from pipeline.follow.follow_batches import FollowBatches
     from pipeline.follow.follow_job import follow
+    from pipeline.follow.follow_metrics import FollowReport
+    from pipeline.serving.metrics import LastingPublish
     from pipeline.stream.stream_run import run_of_checkpoint
 
     store = StoreFiles(store_path)
@@ -131,6 +144,8 @@ def _follow(
     run, removed = run_of_checkpoint(folder, run_id=None, lake=lake.root, broker=broker, source=store.root, at="snapshot", settings=texts)
     for path in removed:
         progress_to_stderr(f"removed incomplete checkpoint file {folder}/{path}; its contents are recomputed")
+    told = (lambda _: None) if publish is None else LastingPublish(publish, progress_to_stderr)
+    report = FollowReport(broker=broker, store=without_credentials(store.root), started=now(), now=now, publish=told)
     with told_to_stop() as stop:
         batches = FollowBatches(
             root=lake.root,
@@ -142,6 +157,6 @@ def _follow(
             now=now,
             stop=stop,
         )
-        done = follow(lake, batches, folder, settings, once=once, trigger_seconds=trigger)
-    events = f", {done.events:,} times the whole store was imported again" if done.events else ""
+        done = follow(lake, batches, folder, settings, report, once=once, trigger_seconds=trigger)
+    events = f", {done.whole_imports:,} times the whole store was imported again" if done.whole_imports else ""
     say(f"run {run.run_id}: {done.messages:,} messages added in {done.batches:,} batches{events}")

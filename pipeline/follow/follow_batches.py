@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from pipeline.delta.delta_sql import literal
 from pipeline.files.store_files import StoreFiles
+from pipeline.follow.follow_metrics import Followed, FollowedBatch
 from pipeline.follow.growth import QUEUE_KEY, SEGMENT_KEY, Growth
 from pipeline.follow.log_tail import Event, LogTail
 from pipeline.importing.import_store import Imported
@@ -43,13 +44,13 @@ _TABLES_AT_ONCE = 4
 _GROWING = (t.COMMIT_LOG, t.COMMIT_LOG_SEGMENT, t.CONSUME_QUEUE_PROPERTIES, t.CONSUME_QUEUE, LAG_HISTORY)
 
 
-@dataclass(slots=True)
-class Followed:
-    """The numbers of batches, messages and events since the start."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """What a batch added: messages, the end of the log that the lake now has, and whether the whole store was imported again."""
 
-    batches: int = 0
-    messages: int = 0
-    events: int = 0
+    messages: int
+    log_end: int
+    is_whole: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,13 +76,20 @@ class FollowBatches(BatchWork):
         row = OpenedBroker(lake, self.broker).row()
         assert row is not None
         with kept(batch.where(F.col("event").isNotNull() | (F.col("physicOffset") >= row["maxPhyOffset"]))) as records:
-            messages = self._add(lake, row, records, number)
-        self.done.batches += 1
-        self.done.messages += messages
-        self.progress(f"batch {number}: {messages:,} messages added in {(self.now() - started).total_seconds():.1f} s")
+            added = self._add(lake, row, records, number)
+        followed = FollowedBatch(
+            number=number,
+            started=started,
+            seconds=(self.now() - started).total_seconds(),
+            messages=added.messages,
+            bytes=max(added.log_end - row["maxPhyOffset"], 0),
+            is_whole=added.is_whole,
+        )
+        self.done = self.done.plus(followed, lake_version=lake.at.version, log_end=added.log_end)
+        self.progress(f"batch {number}: {followed.messages:,} messages added in {followed.seconds:.1f} s")
 
-    def _add(self, lake: Lake, row: dict[str, Any], records: DataFrame, number: int) -> int:
-        """Add a batch's records to the lake; returns the number of added messages."""
+    def _add(self, lake: Lake, row: dict[str, Any], records: DataFrame, number: int) -> Added:
+        """Add a batch's records to the lake."""
         event = F.min(F.when(F.col("event").isNotNull(), F.struct("physicOffset", "event", "eventText"))).alias("event")
         end = F.max(F.col("physicOffset") + F.col("storeSize")).alias("end")
         facts = records.agg(F.count("*").alias("count"), event, end, F.max("storeTimestamp").alias("newest")).first()
@@ -95,9 +103,9 @@ class FollowBatches(BatchWork):
             text = f"queue {odd['queueId']} of {odd['topic']} goes on at {odd['first']}, its entries so far end at {odd['maxOffset']}"
             return self._import_again(lake, Event(kind=QUEUE_OFFSETS, physic_offset=row["maxPhyOffset"], text=text), number)
         self._write(lake, row, growth, facts, number)
-        return int(facts["count"])
+        return Added(messages=facts["count"], log_end=row["maxPhyOffset"] if facts["end"] is None else facts["end"])
 
-    def _import_again(self, lake: Lake, event: Event, number: int) -> int:
+    def _import_again(self, lake: Lake, event: Event, number: int) -> Added:
         self.progress(f"{event.kind}: {event.text}; importing the whole store again")
         before = OpenedBroker(lake, self.broker).table(t.COMMIT_LOG).count()
         imported = self.import_again(lake)
@@ -106,8 +114,7 @@ class FollowBatches(BatchWork):
         writer.prepare(FOLLOW_EVENT)
         writer.merge(FOLLOW_EVENT, lake.spark.createDataFrame([told], FOLLOW_EVENT.schema), ("brokerName", "runId", "batchId"))
         writer.commit(self.now())
-        self.done.events += 1
-        return imported.messages - before
+        return Added(messages=max(imported.messages - before, 0), log_end=imported.max_phy_offset, is_whole=True)
 
     def _write(self, lake: Lake, row: dict[str, Any], growth: Growth, facts: Row, number: int) -> None:
         writer = LakeWriter(lake, run_id=self.run_id, what="follow", broker=self.broker)

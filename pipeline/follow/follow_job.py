@@ -7,7 +7,8 @@ import json
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.follow.follow_batches import FollowBatches, Followed
+from pipeline.follow.follow_batches import FollowBatches
+from pipeline.follow.follow_metrics import Followed, FollowReport
 from pipeline.follow.follow_source import NAME, FollowedLog
 from pipeline.importing.load_store import ENABLE_EXTENSION, with_extension
 from pipeline.lake.lake import Lake, LakeError
@@ -23,7 +24,14 @@ BYTES_MAX = 64 << 20
 
 
 def follow(
-    lake: Lake, batches: FollowBatches, checkpoint: str, settings: BrokerSettings, *, once: bool, trigger_seconds: float
+    lake: Lake,
+    batches: FollowBatches,
+    checkpoint: str,
+    settings: BrokerSettings,
+    report: FollowReport,
+    *,
+    once: bool,
+    trigger_seconds: float,
 ) -> Followed:
     """Add the messages that are appended to the commit log, until the run is stopped.
 
@@ -32,7 +40,21 @@ def follow(
     Raises:
         LakeError: the store cannot be followed.
         StoreError: the store cannot be used.
+        OutputError: the first metrics cannot be published.
     """
+    report.report(batches.done)
+    failed = True
+    try:
+        query = _started(_imported(lake, batches, settings), batches, checkpoint, settings, once=once, trigger_seconds=trigger_seconds)
+        until_ended(query, batches, lambda: report.report(batches.done))
+        failed = False
+    finally:
+        report.end(batches.done, failed=failed)
+    return batches.done
+
+
+def _imported(lake: Lake, batches: FollowBatches, settings: BrokerSettings) -> Lake:
+    """The lake after it has the whole store, from which the batches go on."""
     root = batches.store.root
     if with_extension(settings, batches.store).value(ENABLE_EXTENSION):
         raise LakeError(f"{root}: expected a store without consume queue extension to follow, found one; import it without --follow")
@@ -40,9 +62,7 @@ def follow(
     if row is None or row["store"] != without_credentials(root) or row["asFound"]:  # else only messages after the import are missing
         batches.import_again(lake)
         lake = Lake(lake.spark, lake.root)
-    query = _started(lake, batches, checkpoint, settings, once=once, trigger_seconds=trigger_seconds)
-    until_ended(query, batches, lambda: None)
-    return batches.done
+    return lake
 
 
 def _started(
@@ -51,6 +71,7 @@ def _started(
     broker = OpenedBroker(lake, batches.broker)
     row = broker.row()
     assert row is not None
+    batches.done = Followed(lake_version=lake.at.version, log_end=row["maxPhyOffset"])
     last = F.max(F.struct("physicOffset", "storeSize", "recordCrc32")).alias("last")
     mark = broker.table(t.COMMIT_LOG).agg(last).first()
     delays = store_settings(batches.store, settings).delays

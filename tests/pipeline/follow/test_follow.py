@@ -12,6 +12,7 @@ from pipeline.schema.follow_tables import FOLLOW_EVENT
 from tests.makers.living_store import LivingStore, stages
 from tests.runs.following import assert_as_imported, rewrite_stamps
 from tests.runs.in_session import pullsim_in
+from tests.runs.prometheus import parse
 from tests.runs.replaying import BROKER
 from tests.runs.sampling import slow_proof
 
@@ -35,16 +36,28 @@ def test_what_was_followed_is_what_an_import_gives(
     if batches > 2:  # a broker makes the first file of its log for the first message
         (living.path / "commitlog" / f"{0:020d}").unlink()
         assert pullsim("import", living.path, "--lake", lake, "--broker-name", BROKER, "--follow", "--once")[0] == 0
+    metrics = tmp_path / "follow.prom"
     for number, end in enumerate(stages(offsets, batches)):
         living.cut_at(end, half=37 if number % 2 else 0)
         # a group moves on, one stays, one goes, one comes
         living.commit_offsets({"TopicTest@group": {"0": number}, "TopicTest@stays": {"0": 3}, f"TopicTest@{number}": {"1": 5}})
-        code, out, err = pullsim("import", living.path, "--lake", lake, "--broker-name", BROKER, "--follow", "--once")
+        follow = ("import", living.path, "--lake", lake, "--broker-name", BROKER, "--follow", "--once", "--metrics", metrics)
+        code, out, err = pullsim(*follow)
         assert code == 0, err
         assert "imported again" not in out + err
+    assert_told(metrics, offsets, [0, *stages(offsets, batches)][-2:] if batches > 1 else [offsets[-1]] * 2)
     code, _, err = pullsim("export", "--lake", lake, tmp_path / "out")
     assert code == 2 and "found 'broker-a' followed; import it again" in err  # noqa: PT018
     assert_as_imported(spark, pullsim, lake, living.path, tmp_path / "other")
+
+
+def assert_told(metrics: Path, offsets: list[int], ends: list[int]) -> None:
+    """Assert that the last run told of the records between two ends of the log."""
+    found = {name: sum(metric.series.values()) for name, metric in parse(metrics.read_text("utf-8")).items()}
+    before, end = ends
+    told = {"running": 0, "failed": 0, "log_offset": end, "bytes_total": end - before, "whole_imports_total": 0}
+    told["messages_total"] = sum(before <= offset < end for offset in offsets)
+    assert {name: found[f"pullsim_follow_{name}"] for name in told} == told
 
 
 @slow_proof

@@ -18,6 +18,7 @@ import pytest
 
 from pipeline.commands.engine import Engine
 from pipeline.embedded.database import EmbeddedLake
+from pipeline.follow.follow_metrics import Followed, FollowReport
 from pipeline.lag import lag_metrics as module
 from pipeline.lag.group_metrics import all_metrics
 from pipeline.lag.lag_metrics import LagMetrics, lag_metrics
@@ -209,7 +210,11 @@ def test_a_group_keeps_its_name_whatever_it_is(watched: AskAll) -> None:
 
 
 def test_the_alerts_and_the_dashboard_ask_for_metrics_that_there_are(ask: AskAll) -> None:
-    there = {metric.name for metric in all_metrics(ask, None, dt.datetime.fromtimestamp(5, dt.UTC))}
+    moment = dt.datetime.fromtimestamp(5, dt.UTC)
+    made = list(all_metrics(ask, None, moment))
+    follow = FollowReport(broker="a", store="s", started=moment, now=lambda: moment, publish=made.extend)
+    follow.report(Followed(lake_version=1, log_end=1))
+    there = {metric.name for metric in made}
     dashboard = json.loads((MONITORING / "dashboard.json").read_text("utf-8"))
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     asked += [variable["query"]["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"]

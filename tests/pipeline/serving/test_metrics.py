@@ -136,7 +136,8 @@ def test_a_port_serves_the_newest_text_on_this_machine(host: str) -> None:
         get(url)
 
 
-def test_a_target_that_cannot_be_is_refused_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("words", ["stream --lake l --requests r --checkpoint c", "import . --lake l --follow"])
+def test_a_target_that_cannot_be_is_refused_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         targets = {
@@ -146,7 +147,7 @@ def test_a_target_that_cannot_be_is_refused_before_spark_starts(tmp_path: Path, 
             f"{tmp_path}/none/m.prom": f"error: {tmp_path}/none/m.prom: expected PORT, HOST:PORT, or a file",
         }
         for target, said in targets.items():
-            assert run(["stream", "--lake", "l", "--requests", "r", "--checkpoint", "c", "--metrics", target]) == 2
+            assert run([*words.split(), "--metrics", target]) == 2
             err = capsys.readouterr().err
             assert said in err
             assert "starting Spark" not in err
