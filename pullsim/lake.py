@@ -148,24 +148,43 @@ class Lake:
 
         return self._answered(quickly, on_spark)
 
-    def report(self, *, broker: str | None = None) -> Page:
+    def report(
+        self,
+        *,
+        broker: str | None = None,
+        group: str | None = None,
+        topic: str | None = None,
+        from_: int | dt.datetime | None = None,
+        to: int | dt.datetime | None = None,
+    ) -> Page:
         """The page of `pullsim report` about the state of the groups; a notebook shows it.
 
         Args:
             broker: only this broker.
+            group: only this consumer group.
+            topic: only this topic.
+            from_: only pulls, commits and messages since, ms or a datetime; one without a zone is in UTC.
+            to: only pulls, commits and messages before, likewise.
 
         Raises:
-            pullsim.Error: the lake has no such broker.
+            pullsim.Error: the lake has no such broker, group or topic, or the times are none of a calendar or in the wrong order.
 
-        >>> pullsim.open("lake").report().save("report.html")
+        >>> lake = pullsim.open("lake")
+        >>> lake.report().save("report.html")
+        >>> page = lake.report(group="g-slow", from_=1_795_257_280_000)
+        >>> "g-slow" in page.html, "g-first" in page.html
+        (True, False)
         """
         from pipeline.commands.new_run import now
         from pipeline.report.build import report
         from pipeline.report.page import page as html_page
-        from pipeline.report.scope import Filters
+        from pipeline.report.scope import Filters, require_span
+
+        since, until = _millis(from_), _millis(to)
+        require_span(since, until, named=("from_", "to"))
+        only = Filters(broker=broker, group=group, topic=topic, since=since, until=until)
 
         def page(ask: AskAll) -> Page:
-            only = Filters(broker=broker)
             found = report(ask, only=only, named=self.path, made=now(), progress=lambda _: None)
             return Page(html_page(found))
 
@@ -229,10 +248,9 @@ class Lake:
         from pipeline.questions.broker_checks import ExplainedPull, captured_pull
         from pipeline.questions.explain import explain
         from pipeline.questions.explain_text import as_json, show
-        from pipeline.settings.quantities import milliseconds
 
         place = {"group": group, "topic": topic, "queue_id": queue_id, "offset": offset}
-        more = {"filter_type": filter_type, "expression": expression, "at": milliseconds(at) if isinstance(at, dt.datetime) else at}
+        more = {"filter_type": filter_type, "expression": expression, "at": _millis(at)}
         is_whole = None not in place.values()
         is_more = any(value is not None for value in (*place.values(), *more.values()))
         if is_more if request is not None else not is_whole:
@@ -401,6 +419,13 @@ def import_store(
     for note in done.notes:
         progress_to_stderr(f"note: {note}")
     return Lake(lake, spark=spark)
+
+
+def _millis(time: int | dt.datetime | None) -> int | None:
+    """The ms since 1970 of a time; None without one."""
+    from pipeline.settings.quantities import milliseconds
+
+    return milliseconds(time) if isinstance(time, dt.datetime) else time
 
 
 @contextmanager

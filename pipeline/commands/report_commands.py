@@ -13,8 +13,7 @@ from pipeline.commands.given_settings import VERSIONS, GivenSettings
 from pipeline.commands.listed import Names, require_before_spark
 from pipeline.commands.new_run import now
 from pipeline.commands.options import lake_option, moment
-from pipeline.report.scope import Filters
-from pipeline.settings.quantities import LAST_OF_YEAR_9999
+from pipeline.report.scope import Filters, require_span
 from pipeline.terminal import progress_to_stderr, say
 from store_format.broker_version import BrokerVersion
 
@@ -27,14 +26,6 @@ if TYPE_CHECKING:
     from pipeline.lake.asking import AskAll
     from pipeline.report.answered import Section
     from pipeline.report.compared import Compared
-
-
-def _calendar(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    """The ms since 1970 of an option's time, which a calendar must have."""
-    stamp = moment(context, parameter, value)
-    if stamp is None or 0 <= stamp <= LAST_OF_YEAR_9999:
-        return stamp
-    raise click.BadParameter(f"expected a time from 1970 to the year 9999, found {value!r}")
 
 
 @cli.command(
@@ -51,8 +42,8 @@ def _calendar(context: click.Context, parameter: click.Parameter, value: str | N
 @click.option("--broker", metavar="NAME", help="Only this broker of the lake; all of them by default.")
 @click.option("--group", metavar="NAME", help="Only this consumer group.")
 @click.option("--topic", metavar="NAME", help="Only this topic.")
-@click.option("--from", "since", callback=_calendar, metavar="TIME", help="Only pulls, commits and messages since; ms, or a time in UTC.")
-@click.option("--to", "until", callback=_calendar, metavar="TIME", help="Only pulls, commits and messages before; ms, or a time in UTC.")
+@click.option("--from", "since", callback=moment, metavar="TIME", help="Only pulls, commits and messages since; ms, or a time in UTC.")
+@click.option("--to", "until", callback=moment, metavar="TIME", help="Only pulls, commits and messages before; ms, or a time in UTC.")
 @click.option("--compare", metavar="FILE", help="Say what changed since another report, which --format json wrote.")
 @click.option("--upgrade-to", "later", type=VERSIONS, help="Also tell what an upgrade of the broker to this version would change.")
 @engine_option
@@ -83,8 +74,7 @@ def report_command(
     """
     from pipeline.files.given_files import require_output
 
-    if since is not None and until is not None and since >= until:
-        raise click.UsageError("--from: expected a time before that of --to")
+    require_span(since, until, named=("--from", "--to"))
     if later is not None and reader == "duckdb":
         raise click.UsageError("--upgrade-to cannot be combined with --engine duckdb: an upgrade is compared with Spark")
     require_output("--out", out)

@@ -19,8 +19,8 @@ from pipeline.lake.committed import UnknownNameError
 from pipeline.report.build import report
 from pipeline.report.page import Live, page
 from pipeline.report.report_json import as_json
-from pipeline.report.scope import Filters
-from pipeline.settings.quantities import LAST_OF_YEAR_9999, milliseconds
+from pipeline.report.scope import AskedWronglyError, Filters, require_span
+from pipeline.settings.quantities import milliseconds
 from store_format.errors import UnusableInputError
 
 JSON_PATH: Final = "/report.json"
@@ -36,10 +36,6 @@ _HEADERS: Final = (
     ("X-Content-Type-Options", "nosniff"),
 )
 _HTML, _JSON, _TEXT = "text/html", "application/json", "text/plain"
-
-
-class AskedWronglyError(UnusableInputError, ValueError):
-    """An address asks for what no report can be narrowed to; the message names the field."""
 
 
 @dataclass
@@ -109,8 +105,7 @@ def _asked(query: str) -> dict[str, str]:
 
 def _filters(asked: Mapping[str, str]) -> Filters:
     since, until = (_time(name, asked[name]) if name in asked else None for name in ("from", "to"))
-    if since is not None and until is not None and since >= until:
-        raise AskedWronglyError("from: expected a time before that of to")
+    require_span(since, until, named=("from", "to"))
     refresh = asked.get("refresh", str(_REFRESH_MAX))
     if not (refresh.isdecimal() and len(refresh) <= len(str(_REFRESH_MAX)) and _REFRESH_MIN <= int(refresh) <= _REFRESH_MAX):
         raise AskedWronglyError(f"refresh: expected seconds from {_REFRESH_MIN} to {_REFRESH_MAX}, found {refresh!r}")
@@ -119,9 +114,6 @@ def _filters(asked: Mapping[str, str]) -> Filters:
 
 def _time(name: str, text: str) -> int:
     try:
-        stamp = int(text) if text.isdecimal() else milliseconds(dt.datetime.fromisoformat(text))
-        if 0 <= stamp <= LAST_OF_YEAR_9999:
-            return stamp
-    except (ValueError, OverflowError):
-        pass
-    raise AskedWronglyError(f"{name}: expected ms since 1970 or a time such as 2024-05-01T12:00:00 (UTC), found {text!r}")
+        return int(text) if text.isdecimal() else milliseconds(dt.datetime.fromisoformat(text))
+    except ValueError as error:
+        raise AskedWronglyError(f"{name}: expected ms since 1970 or a time such as 2024-05-01T12:00:00 (UTC), found {text!r}") from error

@@ -8,6 +8,30 @@ from dataclasses import dataclass
 from pipeline.delta.delta_sql import literal
 from pipeline.lake.asking import Row
 from pipeline.report.window import Window
+from pipeline.settings.quantities import LAST_OF_YEAR_9999
+from store_format.errors import UnusableInputError
+
+
+class AskedWronglyError(UnusableInputError, ValueError):
+    """A report is asked for what it cannot be narrowed to; the message names the option, field or argument."""
+
+
+def require_span(since: int | None, until: int | None, *, named: tuple[str, str]) -> None:
+    """Check that a calendar has both times, ms since 1970, and that the first comes before the second.
+
+    Args:
+        since: begin of the time; None where it is not given.
+        until: end, likewise.
+        named: what the user calls the two.
+
+    Raises:
+        AskedWronglyError: a time is none of those.
+    """
+    for name, stamp in zip(named, (since, until), strict=True):
+        if stamp is not None and not 0 <= stamp <= LAST_OF_YEAR_9999:
+            raise AskedWronglyError(f"{name}: expected a time from 1970 to the year 9999, found {stamp} ms since 1970")
+    if since is not None and until is not None and since >= until:
+        raise AskedWronglyError(f"{named[0]}: expected a time before that of {named[1]}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

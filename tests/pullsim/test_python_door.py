@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import subprocess
@@ -87,9 +88,20 @@ def test_a_notebook_and_a_terminal_show_names_as_they_are(lake: pullsim.Lake) ->
     assert repr(many).endswith("(the first 20 of 27 rows)")
 
 
-def test_the_page_is_that_of_the_command(lake: pullsim.Lake, path: Path, tmp_path: Path) -> None:
-    assert run(["report", "--lake", str(path), "--out", str(tmp_path / "command.html")]) == 0
-    page = lake.report()
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ([], {}),
+        (["--group", "it's", "--topic", "t", "--broker", "b"], {"group": "it's", "topic": "t", "broker": "b"}),
+        (
+            ["--from", "2023-11-14T22:13:20", "--to", str(END)],
+            {"from_": dt.datetime(2023, 11, 14, 22, 13, 20), "to": END},  # noqa: DTZ001 (in UTC, as the command takes it)
+        ),
+    ],
+)
+def test_the_page_is_that_of_the_command(lake: pullsim.Lake, path: Path, tmp_path: Path, words: list[str], given: dict[str, Any]) -> None:
+    assert run(["report", "--lake", str(path), "--out", str(tmp_path / "command.html"), *words]) == 0
+    page = lake.report(**given)
     page.save(tmp_path / "door.html")
     assert (tmp_path / "door.html").read_text("utf-8") == page.html
     made = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
@@ -112,6 +124,10 @@ def test_each_call_reads_the_newest_version(tmp_path: Path) -> None:
         (lambda lake: lake.lag(topic="x"), "the lake knows no topic 'x'"),
         (lambda lake: lake.lag(broker="c"), "expected broker 'c', found 'b'"),
         (lambda lake: lake.report(broker="c"), "expected broker 'c', found 'b'"),
+        (lambda lake: lake.report(group="gg"), "the lake knows no consumer group 'gg'; the nearest known: 'g'"),
+        (lambda lake: lake.report(topic="x"), "the lake knows no topic 'x'"),
+        (lambda lake: lake.report(from_=END, to=END), "from_: expected a time before that of to"),
+        (lambda lake: lake.report(to=-1), "to: expected a time from 1970 to the year 9999, found -1"),
         (lambda lake: lake.sql("SELECT lagg FROM consume_lag"), "line 1, column 8: there is no column 'lagg'"),
         (lambda lake: lake.sql("SELECT * FROM consum_lag"), "the nearest known: consume_lag"),
         (lambda lake: lake.sql("SELECT sum(9223372036854775807) AS x FROM consumer_offset"), "a sum is greater than a BIGINT"),
