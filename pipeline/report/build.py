@@ -15,6 +15,7 @@ from pipeline.lake.committed import lake_root, require_among
 from pipeline.report import forms
 from pipeline.report.answered import Fact, Report, Section
 from pipeline.report.compared import Compared, state_queries
+from pipeline.report.compared_topics import topics_question
 from pipeline.report.questions.behind_now import BEHIND_NOW
 from pipeline.report.questions.clients import CLIENTS
 from pipeline.report.questions.corrections import CORRECTIONS
@@ -80,7 +81,7 @@ def report(
     if has_state or before is not None:
         progress("What does each group and topic have?")
         state = dict(zip(("groups", "topics"), map(list, ask(state_queries(scope))), strict=True))
-    questions = QUESTIONS if before is None else (before.question(state), *QUESTIONS)
+    questions = QUESTIONS if before is None else (before.question(state), topics_question(before, state), *QUESTIONS)
     asked = [(question, question.queries(scope)) for question in questions]
     found = ask([query for _, queries in asked for query in queries])
     sections = []

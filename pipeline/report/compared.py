@@ -1,4 +1,4 @@
-"""What changed since another report: groups and topics of both, held against each other.
+"""Which groups changed since another report: those of both, held against each other.
 
 Rules: rows are matched by broker and name. A lag that one of the reports does not know is no change, nor are dead letters of a group that
 only one of them has. Where one of them cannot have all groups of the other, only groups of both are compared.
@@ -7,6 +7,7 @@ only one of them has. Where one of them cannot have all groups of the other, onl
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +25,9 @@ from store_format.errors import UnusableInputError
 # version of the form of a report as json
 FORMAT: Final = 1
 FORMAT_KEY: Final = "pullsimReport"
+NEW, GONE = "new", "gone"
 # groups and topics of a report as json: those with the greatest lag or most bytes, so that a report stays small
 _MOST: Final = 2000
-_NEW, _GONE = "new", "gone"
 # from the best status of group_status to the worst
 _WORSE: Final = ("OK", "UNKNOWN", "WARN", "STOP", "STALL", "REWIND")
 Rows = Mapping[tuple[str, str], Row]
@@ -46,7 +47,7 @@ FROM group_overview
 ORDER BY lag DESC NULLS LAST, brokerName, consumerGroup
 LIMIT {_MOST}""",
         f"""\
-SELECT brokerName, topic, queues, messages, bytes, consumerGroups, lag
+SELECT brokerName, topic, queues, messages, bytes, messagesPerSecond, asOf - firstStoreTimestamp AS keptMillis, consumerGroups, lag
 FROM topic_overview
 {scope.topics()}
 ORDER BY bytes DESC NULLS LAST, brokerName, topic
@@ -64,6 +65,7 @@ class Compared:
         lake: path of its lake.
         only: what it was narrowed to, by the options' names.
         groups: what each group had.
+        topics: what each topic had.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Compared:
     lake: str
     only: Mapping[str, Any]
     groups: Sequence[Row]
+    topics: Sequence[Row]
 
     def question(self, state: Mapping[str, Sequence[Row]]) -> Question:
         """Return the question what changed since this report, answered by what each group has now."""
@@ -83,8 +86,8 @@ class Compared:
         )
 
     def _answer(self, scope: Scope, now: Sequence[Row]) -> Answer:
-        rows = _changes(_by_name(self.groups), _by_name(now))
-        if self._is_narrowed_otherwise(scope) or self._is_cut(now):
+        rows = _changes(by_name(self.groups, "consumerGroup"), by_name(now, "consumerGroup"))
+        if self.is_partial(scope, self.groups, now):
             rows = [row for row in rows if _is_in_both(row)]
         shown = [row for row in rows if _has_changed(row)][:TOP]
         columns = with_broker(
@@ -99,10 +102,20 @@ class Compared:
             ReportColumn("waited", "now", forms.duration),
             ReportColumn("deadChange", "Dead letters", forms.change),
         )
-        return Answer(self._finding(rows), columns=columns if shown else (), rows=shown, note=self._note(scope, now))
+        return Answer(
+            self._finding(rows),
+            columns=columns if shown else (),
+            rows=shown,
+            note=self.note(scope, "groups, those with the greatest lag", self.groups, now),
+        )
+
+    @property
+    def since(self) -> Markup:
+        """The begin of a sentence about what changed."""
+        return Markup("Since the report of {} UTC").format(forms.moment(self.made))
 
     def _finding(self, rows: Sequence[Row]) -> ReportFinding:
-        since = Markup("Since the report of {} UTC").format(forms.moment(self.made))
+        since = self.since
         grown = [row for row in rows if (row["lagChange"] or 0) > 0]
         fallen = [row for row in rows if (row["lagChange"] or 0) < 0]
         worse = [row for row in rows if _is_worse(row)]
@@ -123,38 +136,50 @@ class Compared:
             text += Markup("; <b>{}</b> dead letters came").format(forms.count(dead))
         return ReportFinding(_tone(rows, grown or worse, dead, fallen), text + Markup("."))
 
-    def _note(self, scope: Scope, now: Sequence[Row]) -> str:
+    def is_partial(self, scope: Scope, *states: Sequence[Row]) -> bool:
+        """Return whether one of the reports may lack rows of its lake that the other one has."""
+        return self._is_narrowed_otherwise(scope) or _is_cut(*states)
+
+    def note(self, scope: Scope, kept: str, *states: Sequence[Row]) -> str:
+        """Return the remark on what is compared.
+
+        Args:
+            scope: what this report covers.
+            kept: what a report keeps most of, in words that begin with groups or topics.
+            states: what they had in either report.
+        """
+        what = kept.partition(",")[0]
         notes = [] if self.lake == scope.lake else [f"The other report is one of the lake {self.lake}."]
         if self._is_narrowed_otherwise(scope):
-            notes.append("It was narrowed otherwise than this one: only groups of both are compared.")
-        if self._is_cut(now):
-            notes.append(f"A report has at most {_MOST:,} groups, those with the greatest lag: only groups of both are compared.")
+            notes.append(f"It was narrowed otherwise than this one: only {what} of both are compared.")
+        if _is_cut(*states):
+            notes.append(f"A report has at most {_MOST:,} {kept}: only {what} of both are compared.")
         return " ".join(forms.visible(note) for note in notes)
 
     def _is_narrowed_otherwise(self, scope: Scope) -> bool:
         return dict(self.only) != given(scope)
 
-    def _is_cut(self, now: Sequence[Row]) -> bool:
-        """Whether one of the reports may lack groups of its lake."""
-        return max(len(self.groups), len(now)) >= _MOST
+
+def _is_cut(*states: Sequence[Row]) -> bool:
+    return max(map(len, states)) >= _MOST
 
 
 def _come_and_gone(rows: Sequence[Row]) -> Markup:
     """What is said of groups that only one of the reports has."""
     text = Markup("")
-    if new := [row for row in rows if row["statusBefore"] == _NEW]:
+    if new := [row for row in rows if row["statusBefore"] == NEW]:
         most = max(new, key=lambda row: (status_tone(row["status"]) is Tone.BAD, row["lag"] or 0))
         waits = Markup(": {} messages wait").format(forms.count(most["lag"])) if most["lag"] else Markup("")
         said = Markup("; new: <b>{}</b>, such as {}, {}{}")
         text += said.format(forms.count(len(new)), forms.name(most["consumerGroup"]), forms.words(most["status"]), waits)
-    if gone := [row for row in rows if row["status"] == _GONE]:
+    if gone := [row for row in rows if row["status"] == GONE]:
         text += Markup("; gone: <b>{}</b>, such as {}").format(forms.count(len(gone)), forms.name(gone[0]["consumerGroup"]))
     return text
 
 
 def _tone(rows: Sequence[Row], is_worse: object, dead: int, fallen: Sequence[Row]) -> Tone:
     """The tone of what changed: a new group counts by its status, and by what waits for it."""
-    new = [row for row in rows if row["statusBefore"] == _NEW]
+    new = [row for row in rows if row["statusBefore"] == NEW]
     became = {status_tone(row["status"]) for row in rows if row in new or _is_worse(row)}
     if dead or Tone.BAD in became:
         return Tone.BAD
@@ -170,8 +195,9 @@ def given(scope: Scope) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _by_name(rows: Sequence[Row]) -> Rows:
-    return {(row["brokerName"], row["consumerGroup"]): row for row in rows}
+def by_name(rows: Sequence[Row], column: str) -> Rows:
+    """Return rows by broker and the name in a column."""
+    return {(row["brokerName"], row[column]): row for row in rows}
 
 
 def _changes(before: Rows, now: Rows) -> list[dict[str, Any]]:
@@ -182,8 +208,8 @@ def _changes(before: Rows, now: Rows) -> list[dict[str, Any]]:
         row = {
             "brokerName": broker,
             "consumerGroup": group,
-            "statusBefore": _NEW if old is None else old["status"],
-            "status": _GONE if new is None else new["status"],
+            "statusBefore": NEW if old is None else old["status"],
+            "status": GONE if new is None else new["status"],
             "waitedBefore": None if old is None else old["lagMillisMax"],
             "waited": None if new is None else new["lagMillisMax"],
             "deadChange": None if new is None or old is None else new["dlqMessages"] - old["dlqMessages"],
@@ -207,7 +233,7 @@ def _lag_change(old: Row | None, new: Row | None) -> int | None:
 
 
 def _is_in_both(row: Row) -> bool:
-    return bool(row["statusBefore"] != _NEW and row["status"] != _GONE)
+    return bool(row["statusBefore"] != NEW and row["status"] != GONE)
 
 
 def _has_changed(row: Row) -> bool:
@@ -234,7 +260,8 @@ def read_report(path: str) -> Compared:
         if found[FORMAT_KEY] != FORMAT:
             raise ReportFileError(f"--compare {path}: expected a report of form {FORMAT}, found one of form {found[FORMAT_KEY]!r}")
         groups = [_group(row) for row in found["groups"]]
-        return Compared(path, int(found["facts"]["made"]), str(found["lake"]), dict(found["only"]), groups)
+        topics = [_topic(row) for row in found["topics"]]
+        return Compared(path, int(found["facts"]["made"]), str(found["lake"]), dict(found["only"]), groups, topics)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ReportFileError(
             f"--compare {path}: expected a report that --format json wrote, found other json ({type(error).__name__}: {error})"
@@ -247,3 +274,12 @@ _TEXTS, _COUNTS = ("brokerName", "consumerGroup", "status"), ("lag", "retryLag",
 def _group(row: Mapping[str, Any]) -> Row:
     numbers = {name: None if row[name] is None else int(row[name]) for name in _COUNTS}
     return {name: str(row[name]) for name in _TEXTS} | numbers | {name: int(row[name]) for name in ("dlqMessages", "queuesUnknown")}
+
+
+def _topic(row: Mapping[str, Any]) -> Row:
+    """A topic; reports of earlier versions have no rate and no time."""
+    rate, kept = row.get("messagesPerSecond"), row.get("keptMillis")
+    if rate is not None and not math.isfinite(rate):
+        raise ValueError(f"messagesPerSecond is {rate}")
+    known = {"messagesPerSecond": rate, "keptMillis": None if kept is None else int(kept)}
+    return {name: str(row[name]) for name in ("brokerName", "topic")} | {name: int(row[name]) for name in ("messages", "bytes")} | known

@@ -136,7 +136,7 @@ def write_inputs(folder: Path) -> None:
         (folder / name).write_text(slow.replace("rate = 500", "rate = 50").replace("50_000", "5_000"), "utf-8")
     [workload] = fenced("docs/workload.md", "toml")
     (folder / "workload.toml").write_text(workload, "utf-8")
-    before = {FORMAT_KEY: FORMAT, "lake": "lake", "only": {}, "facts": {"made": 0}, "groups": []}
+    before = {FORMAT_KEY: FORMAT, "lake": "lake", "only": {}, "facts": {"made": 0}, "groups": [], "topics": []}
     (folder / "monday.json").write_text(json.dumps(before), "utf-8")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from pipeline.report import compared as module
 from pipeline.report.compared import Compared, ReportFileError, read_report
+from pipeline.report.compared_topics import topics_question
 from pipeline.report.question import Answer
 from pipeline.report.scope import Filters, Scope
 from pipeline.report.tone import Tone
@@ -26,7 +27,7 @@ def group(name: str = "g", status: str = "OK", lag: int | None = 0, **figures: i
 
 def compare(before: Sequence[Group], now: Sequence[Group], only: Filters | None = None) -> tuple[Tone, str, Answer]:
     """The tone and the sentence, without its begin, of an answer about all of a lake now, and the answer."""
-    question = Compared("before.json", 0, "lake", {}, before).question({"groups": now})
+    question = Compared("before.json", 0, "lake", {}, before, []).question({"groups": now})
     answer = question.answer(Scope("lake", ("b",), only or Filters()), [])
     assert isinstance(answer, Answer)
     return answer.finding.tone, answer.finding.text.striptags().split(" UTC ")[1].removesuffix("."), answer
@@ -69,10 +70,53 @@ def test_only_groups_of_both_are_compared_where_a_report_may_lack_some(monkeypat
     assert cut[2].note.startswith("A report has at most 2 groups")
 
 
+def topic(name: str = "t", messages: int = 100, size: int = 1000, **figures: float | None) -> dict[str, Any]:
+    return {"brokerName": "b", "topic": name, "messages": messages, "bytes": size, "messagesPerSecond": None, "keptMillis": None} | figures
+
+
+def compare_topics(before: Sequence[Group], now: Sequence[Group], only: Filters | None = None) -> tuple[str, Answer]:
+    """The sentence, without its begin, of an answer about all of a lake now, and the answer."""
+    question = topics_question(Compared("before.json", 0, "lake", {}, [], before), {"topics": now})
+    answer = question.answer(Scope("lake", ("b",), only or Filters()), [])
+    assert isinstance(answer, Answer)
+    assert answer.finding.tone is Tone.PLAIN
+    return answer.finding.text.striptags().split(" UTC ")[1].removesuffix("."), answer
+
+
+def test_what_changed_of_topics() -> None:
+    before = [topic("a"), topic("b", 50, 900, messagesPerSecond=2.5, keptMillis=60_000), topic("c"), topic("same", keptMillis=5)]
+    now = [topic("a", 70, 1300), topic("b", 450, 9900, messagesPerSecond=4, keptMillis=30_000), topic("d", 7), topic("same", keptMillis=9)]
+    said, answer = compare_topics(before, now)
+    assert said == "messages of 2 of 5 topics changed, most of b: +400 to 450; new: 1, such as d; gone: 1, such as c"
+    names = ("is", "messagesBefore", "messages", "messagesChange", "bytesChange", "rateBefore", "rate", "keptBefore", "kept")
+    assert {row["topic"]: tuple(row[name] for name in names) for row in answer.rows} == {
+        "b": ("", 50, 450, 400, 9000, 2.5, 4, 60_000, 30_000),
+        "c": ("gone", 100, None, None, None, None, None, None, None),
+        "a": ("", 100, 70, -30, 300, None, None, None, None),
+        "d": ("new", None, 7, None, None, None, None, None, None),
+    }
+    assert [row["topic"] for row in answer.rows] == ["b", "c", "a", "d"]
+    said, answer = compare_topics(now, now)
+    assert (said, answer.rows, answer.note) == ("the store has the same messages of each topic", [], "")
+
+
+def test_only_topics_of_both_are_compared_where_a_report_may_lack_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, now = [topic("a"), topic("b")], [topic("b"), topic("c")]
+    said, answer = compare_topics(before, now, Filters(topic="c"))
+    assert said == "the store has the same messages of each topic"
+    assert answer.note == "It was narrowed otherwise than this one: only topics of both are compared."
+    monkeypatch.setattr(module, "_MOST", 2)
+    assert compare_topics(before, now)[1].note.startswith("A report has at most 2 topics, those with most bytes: only topics of both")
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        json.dumps({"pullsimReport": 1, "lake": "l", "only": {}, "groups": [], "facts": {"made": float("inf")}}),
+        json.dumps({"pullsimReport": 1, "lake": "l", "only": {}, "groups": [], "topics": [], "facts": {"made": float("inf")}}),
+        json.dumps(
+            {"pullsimReport": 1, "lake": "l", "only": {}, "groups": [], "facts": {"made": 1}}
+            | {"topics": [topic(messagesPerSecond=float("nan"))]}
+        ),
         "[" * 100_000,
         "[]",
         json.dumps({"pullsimReport": 1, "lake": "l", "only": {}, "groups": [group(lag=3) | {"lag": float("-inf")}], "facts": {"made": 1}}),

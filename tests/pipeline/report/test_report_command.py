@@ -142,7 +142,15 @@ def test_two_reports_are_compared(report: Callable[..., tuple[int, Report, str]]
     groups[fallen] |= {"lag": 330, "status": "STOP"}
     groups[grown] |= {"lag": 160, "retryLag": None, "lagMillisMax": 1}
     gone = groups.pop(new) | {"consumerGroup": "gone one"}
-    (tmp_path / "before.json").write_text(json.dumps(earlier | {"groups": [*groups.values(), gone]}), "utf-8")
+    topics = {row["topic"]: row for row in earlier["topics"]}
+    # of the queue of 200 messages the store has those from 5 on, and 15 of the other one; the first came at START
+    assert [topics[TOPIC][name] for name in ("messages", "bytes", "keptMillis")] == [210, 21_000, 19_400]
+    topics[TOPIC] |= {"messages": 10, "bytes": 1000, "messagesPerSecond": 0.5, "keptMillis": 100}
+    topics.pop("other")
+    [letters] = [row for name, row in topics.items() if name.startswith("%DLQ%")]
+    del letters["keptMillis"], letters["messagesPerSecond"]  # as in a report of an earlier version
+    before = earlier | {"groups": [*groups.values(), gone], "topics": list(topics.values())}
+    (tmp_path / "before.json").write_text(json.dumps(before), "utf-8")
     code, found, err = report("--compare", tmp_path / "before.json")
     assert code == 0, err
     changed = asked(found)["changed"]
@@ -162,6 +170,10 @@ def test_two_reports_are_compared(report: Callable[..., tuple[int, Report, str]]
     assert f"lag grew in 1 and fell in 1 of 9 groups; most of {grown}: +20 to 180" in changed["finding"]
     assert changed["finding"].endswith("3 dead letters came.")
     assert "note" not in changed
+    changed = asked(found)["changed-topics"]
+    assert changed["finding"].endswith(f"messages of 1 of 4 topics changed, most of {TOPIC}: +200 to 210; new: 1, such as other.")
+    rows = {row["topic"]: (row["messagesBefore"], row["messages"], row["rateBefore"], row["keptBefore"]) for row in changed["rows"]}
+    assert rows == {TOPIC: (10, 210, 0.5, 100), "other": (None, 0, None, None)}, "its queue has no entry"
 
 
 def test_a_report_is_no_change_from_itself(whole: Path) -> None:
