@@ -6,9 +6,11 @@ what is served by a name of its own that leads here.
 
 from __future__ import annotations
 
+import io
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -22,13 +24,20 @@ from pipeline.files.output_file import OutputError
 
 LOCALHOST: Final = "127.0.0.1"
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):)?(?P<port>[0-9]{1,5})")
-_CLIENT_SECONDS = 10
+# seconds in which a client must send its request, and take each piece of the answer
+_CLIENT_SECONDS: Final = 10.0
 # requests that are answered at once; more are cut off
 _AT_ONCE = 64
 
 
 class _Server(ThreadingWSGIServer):
-    """Answers requests, each in a thread, of which there are at most _AT_ONCE."""
+    """Answers requests, each in a thread, of which there are at most _AT_ONCE.
+
+    Attributes:
+        request_seconds: time in which a client must have sent all of its request.
+    """
+
+    request_seconds = _CLIENT_SECONDS
 
     def __init__(self, *address: Any) -> None:
         self._free = threading.BoundedSemaphore(_AT_ONCE)
@@ -47,17 +56,49 @@ class _Server(ThreadingWSGIServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print nothing: a client that disconnects, or sends nothing for _CLIENT_SECONDS, is no fault of the command."""
+        """Print nothing: a client that disconnects, or is too slow, is no fault of the command."""
 
 
 class _ServerV6(_Server):
     address_family = socket.AF_INET6
 
 
+class _UntilDeadline(io.RawIOBase):
+    """What a client sends, for so many seconds in all: the timeout of a socket begins again with each byte."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._end = connection, time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what is there into a buffer; returns the number of bytes.
+
+        Raises:
+            TimeoutError: the time is over.
+        """
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(_CLIENT_SECONDS)
+
+
 class _Handler(WSGIRequestHandler):
-    """Reads a request."""
+    """Reads a request, within the server's request_seconds."""
 
     timeout = _CLIENT_SECONDS
+
+    def setup(self) -> None:
+        """Read from the client until the deadline."""
+        super().setup()
+        self.rfile.close()
+        assert isinstance(self.server, _Server)
+        self.rfile = io.BufferedReader(_UntilDeadline(self.connection, self.server.request_seconds))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the server's name)
         """Print nothing: Prometheus sends a request every few seconds."""
@@ -93,13 +134,14 @@ def _is_loopback(address: str) -> bool:
 
 
 @contextmanager
-def serving(target: str, application: WSGIApplication, what: str) -> Iterator[str]:
+def serving(target: str, application: WSGIApplication, what: str, *, request_seconds: float = _CLIENT_SECONDS) -> Iterator[str]:
     """Serve an application until the context ends; yields `host:port` as URLs have it.
 
     Args:
         target: PORT or HOST:PORT; PORT alone listens only to this machine, and port 0 is any that is free.
         application: answers the requests, several at once; where the address is of this machine alone, those that name this machine.
         what: what is served, for the error.
+        request_seconds: time in which a client must have sent all of its request; else it is cut off.
 
     Raises:
         OutputError: the target is no address, or the port is in use.
@@ -112,6 +154,7 @@ def serving(target: str, application: WSGIApplication, what: str) -> Iterator[st
         server = make_server(host, int(found["port"]), application, _ServerV6 if ":" in host else _Server, _Handler)
     except (OSError, OverflowError) as error:
         raise OutputError(f"{target}: expected a port that is free, to serve {what} from, found {error}") from error
+    server.request_seconds = request_seconds
     if _is_loopback(str(server.server_address[0])):
         server.set_app(_for_this_machine(application))
     with server:

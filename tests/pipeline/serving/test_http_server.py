@@ -1,4 +1,4 @@
-"""Whom the small HTTP server answers: requests that name this machine, and so many at once."""
+"""Whom the small HTTP server answers: requests that name this machine, so many at once, of clients that send them in time."""
 
 from __future__ import annotations
 
@@ -40,6 +40,36 @@ def test_a_name_of_another_site_that_leads_to_this_machine_is_not_answered(liste
 def test_a_port_that_is_open_to_others_answers_by_each_name() -> None:
     with serving("0.0.0.0:0", told, "it") as authority:
         assert answer(int(authority.rpartition(":")[2]), "pullsim.example") == 200
+
+
+@pytest.mark.parametrize("begin", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "])
+def test_a_client_that_sends_byte_after_byte_is_cut_off(begin: bytes) -> None:
+    with (
+        serving("0", told, "it", request_seconds=0.3) as authority,
+        socket.create_connection(("127.0.0.1", int(authority.rpartition(":")[2])), timeout=10) as client,
+    ):
+        client.sendall(begin)
+        client.settimeout(0.05)
+        start = time.monotonic()
+        while time.monotonic() < start + 10:
+            try:
+                client.sendall(b"x")
+                assert client.recv(1) == b"", "it is no request"
+                break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        assert 0.2 < time.monotonic() - start < 5
+
+
+def test_an_answer_may_take_longer_than_the_request() -> None:
+    def slow(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        time.sleep(0.7)
+        return told(environ, start_response)
+
+    with serving("0", slow, "it", request_seconds=0.5) as authority:
+        assert answer(int(authority.rpartition(":")[2]), "localhost") == 200
 
 
 def test_clients_that_send_nothing_take_no_more_threads_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
