@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from pipeline.files.output_file import OutputError
 from pipeline.follow import follow_job
 from pipeline.follow.follow_metrics import Followed, FollowedBatch, FollowReport
 from pipeline.lake.committed import LakeError
+from pipeline.main import run
 from pipeline.serving.metrics import metrics_text
 from tests.runs.prometheus import Metric, parse, series
 from tests.runs.replaying import NOON
@@ -143,3 +145,13 @@ def test_metrics_that_cannot_be_published_at_the_start_end_the_follow(monkeypatc
     told.report.publish = full
     with pytest.raises(OutputError):
         followed(told, monkeypatch, lambda *_: pytest.fail("it was started"))
+
+
+@pytest.mark.parametrize("words", ["--metrics m.prom", "--checkpoint c", "--trigger 0", "--once"])
+def test_options_of_a_follow_need_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["import", ".", "--lake", "lake", *words.split()]) == 2
+    assert "--checkpoint, --trigger, --once and --metrics go with --follow" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
