@@ -1,4 +1,7 @@
-"""The measures of the whole way: what a user waits for, from the shell to the exit code, with a cold JVM each time."""
+"""The measures of the whole way: what a user waits for, from the shell to the exit code, with a cold JVM each time.
+
+Beside the seconds of a command stand the Spark jobs that it runs and the Delta commits that it makes: small work waits for these.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from benchmarks.stand import BROKER, Stand
 
 PULLS = 1_000_000
 _SMALL = "broker-a"
+_JOB_STARTS = '{"Event":"SparkListenerJobStart"'
 _SEED = 7
 
 
@@ -44,12 +48,15 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
             written_again = seconds_to_write(Path(lakes[0]), folder / "rewritten")
             peer, target = Peer("pyarrow", "pyarrow writing the same tables, all cores", written_again), ""
         figures += held_against(f"whole {name}", seconds, "s", peer, target=target)
+        lakes.append(next(written))
+        figures += _work_of(name, Path(lakes[-1]), folder, "import", str(store), "--lake", lakes[-1], "--broker-name", BROKER)
         for done in lakes:
             shutil.rmtree(done)
     answer = ("replay", "--lake", str(lake), "--requests", str(requests))
     for name, more in (("replay to a table", ()), ("replay to a file", ("--out", str(folder / "answers.jsonl")))):
         seconds = timed_runs(lambda more=more: run_pullsim(*answer, *more), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", loads, target="15 s" if stand.scale == 1 else "")
+        figures += _work_of(name, lake, folder, *answer, *more)
     for name, command in (("lag", ("lag",)), ("query", ("sql", "SELECT count(*) FROM consume_queue"))):
         seconds = timed_runs(lambda command=command: run_pullsim(*command, "--lake", str(lake)), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", version)
@@ -59,6 +66,24 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
 def run_pullsim(*arguments: str) -> None:
     """Run one command in a process of its own; an error of it ends the benchmarks."""
     subprocess.run([sys.executable, "-m", "pipeline.main", *arguments], check=True, capture_output=True)
+
+
+def _work_of(name: str, lake: Path, folder: Path, *command: str) -> list[Figure]:
+    """The Spark jobs that a command runs and the commits that it makes to tables of a lake."""
+    events = folder / "events"
+    events.mkdir()
+    settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.eventLog.compress": "false"}
+    before = _commits(lake)
+    run_pullsim(*command, *(part for key, value in settings.items() for part in ("--conf", f"{key}={value}")))
+    logs = [path for path in events.rglob("*") if path.is_file()]
+    jobs = sum(line.startswith(_JOB_STARTS) for path in logs for line in path.read_text(errors="replace").splitlines())
+    shutil.rmtree(events)
+    made = _commits(lake) - before
+    return [*held_against(f"whole {name} jobs", [jobs], "jobs"), *held_against(f"whole {name} commits", [made], "commits")]
+
+
+def _commits(lake: Path) -> int:
+    return sum(1 for _ in lake.glob("*/_delta_log/*.json"))
 
 
 def small_store(folder: Path) -> Path:
