@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import numpy as np
 from dpkt import UnpackError
 from dpkt import pcap as dpkt_pcap
+from numpy.typing import NDArray
 
 from pipeline.capture.pcapng import PCAPNG_MAGIC, Interfaces, byte_order_of
 from pipeline.schema.capture_tables import RAW_BYTES_MAX
@@ -25,7 +27,9 @@ _SWAPPED = {dpkt_pcap.PMUDPCT_MAGIC, dpkt_pcap.PMUDPCT_MAGIC_NANO, dpkt_pcap.PAC
 _MODIFIED = {dpkt_pcap.MODPCAP_MAGIC, dpkt_pcap.PACPDOM_MAGIC}
 _MILLION = 1_000_000
 _BLOCK_HEAD = 8
-_SEARCHED = 1 << 16  # bytes that are searched at a time for the next record
+_SEARCHED = 1 << 16  # bytes that are searched at a time for the next record, and that are read at least
+_FIRST_STRETCH = 256  # of these bytes; after one damaged record, the next one is near
+_RECORD_HEAD = 16  # bytes of a record's time and sizes
 _YEAR = 366 * 86_400
 
 
@@ -61,23 +65,38 @@ class Bad:
 
 @dataclass(slots=True)
 class _Reading:
-    """A source with the position of the next byte, into which bytes can be put back."""
+    """A source that is read ahead, with the position of the next byte."""
 
     source: Source
     at: int = 0
-    back: bytes = b""
+    _held: bytes = b""
+    _begin: int = 0
+    _is_read: bool = False
 
     def read(self, size: int) -> bytes:
-        found = self.back[:size]
-        self.back = self.back[size:]
-        if len(found) < size:
-            found += self.source.read(size - len(found))
-        self.at += len(found)
+        """The next `size` bytes; fewer at the end of the file."""
+        self._hold(size)
+        found = self._held[self._begin : self._begin + size]
+        self.skip(len(found))
         return found
 
-    def put_back(self, raw: bytes) -> None:
-        self.back = raw + self.back
-        self.at -= len(raw)
+    def peek(self, size: int) -> memoryview:
+        """The bytes that `read` gives, which stay the next ones."""
+        self._hold(size)
+        return memoryview(self._held)[self._begin : self._begin + size]
+
+    def _hold(self, size: int) -> None:
+        left = len(self._held) - self._begin
+        if left < size and not self._is_read:
+            # at least _SEARCHED bytes, so that few reads copy what is held: a search holds a megabyte
+            wanted = max(size - left, _SEARCHED)
+            more = self.source.read(wanted)
+            self._held, self._begin, self._is_read = self._held[self._begin :] + more, 0, len(more) < wanted
+
+    def skip(self, size: int) -> None:
+        """Go on after `size` bytes that `peek` gave."""
+        self._begin += size
+        self.at += size
 
 
 def read_packets(source: Source, path: str) -> Iterator[Packet | Bad]:
@@ -87,12 +106,10 @@ def read_packets(source: Source, path: str) -> Iterator[Packet | Bad]:
         StoreError: the file is neither pcap nor pcapng.
     """
     reading = _Reading(source)
-    head = reading.read(4)
-    if head == PCAPNG_MAGIC:
-        reading.put_back(head)
+    if reading.peek(4) == PCAPNG_MAGIC:
         yield from _pcapng(reading)
         return
-    head += reading.read(dpkt_pcap.FileHdr.__hdr_len__ - 4)
+    head = reading.read(dpkt_pcap.FileHdr.__hdr_len__)
     magic = int.from_bytes(head[:4], "big")
     if len(head) < dpkt_pcap.FileHdr.__hdr_len__ or magic not in dpkt_pcap.MAGIC_TO_PKT_HDR:
         raise StoreError(path, "the header of a pcap or pcapng file", repr(head) if head else "an empty file", position=0)
@@ -123,15 +140,16 @@ def _pcap(reading: _Reading, magic: int, head: bytes) -> Iterator[Packet | Bad]:
     record = struct.Struct(f"{order}IIII" + ("8x" if magic in _MODIFIED else ""))
     number = 0
     seconds_before: int | None = None
-    while raw := reading.read(record.size):
-        position = reading.at - len(raw)
+    while raw := bytes(reading.peek(record.size)):
+        position = reading.at
         if len(raw) < record.size:
             yield Bad(position, f"expected a record header of {record.size} bytes, found {len(raw)} up to the end of the file", raw)
             return
         seconds, part, kept, length = record.unpack(raw)
         if not _plausible(seconds, part, kept, length, seconds_before, fraction):
-            yield _after_bad_record(reading, record, raw, seconds_before, fraction)
+            yield _after_bad_record(reading, record, seconds_before, fraction)
             continue
+        reading.skip(record.size)
         data = reading.read(kept)
         if len(data) < kept:
             yield Bad(position, f"expected a packet of {kept} bytes, found {len(data)} up to the end of the file", data[:RAW_BYTES_MAX])
@@ -147,32 +165,51 @@ def _plausible(seconds: int, part: int, kept: int, length: int, before: int | No
     return kept <= PACKET_MAX and kept <= max(length, 1) and part < _MILLION * fraction and near
 
 
-def _after_bad_record(reading: _Reading, record: struct.Struct, head: bytes, before: int | None, fraction: int) -> Bad:
+def _after_bad_record(reading: _Reading, record: struct.Struct, before: int | None, fraction: int) -> Bad:
     """Skip to the next position with two plausible consecutive records, or with the last record of the file."""
-    position = reading.at - len(head)
-    reading.put_back(head)
-    shown = b""
-    skipped = 0
+    position = reading.at
+    raw = bytes(reading.peek(RAW_BYTES_MAX))
+    size = _SEARCHED + PACKET_MAX + 2 * record.size
     while True:
-        window = reading.read(_SEARCHED + PACKET_MAX + 2 * record.size)
-        shown = shown or window[:RAW_BYTES_MAX]
-        whole = len(window) < _SEARCHED + PACKET_MAX + 2 * record.size
-        end = len(window) if whole else _SEARCHED
-        for at in range(skipped == 0, end):
-            if _records_at(window, at, record, before, fraction, whole=whole):
-                reading.put_back(window[at:])
-                found = f"one that cannot be; {skipped + at} bytes were skipped"
-                return Bad(position, f"expected a record header, found {found}", shown)
-        skipped += end
-        reading.put_back(window[end:])
-        if whole:
-            return Bad(position, f"expected a record header, found none up to the end of the file, {skipped} bytes", shown)
+        window = reading.peek(size)
+        is_last = len(window) < size
+        end = len(window) if is_last else _SEARCHED
+        for at in _places(window, end, record, fraction):
+            if reading.at + at > position and _records_at(window, at, record, before, fraction, is_last=is_last):
+                reading.skip(at)
+                found = f"one that cannot be; {reading.at - position} bytes were skipped"
+                return Bad(position, f"expected a record header, found {found}", raw)
+        reading.skip(end)
+        if is_last:
+            what = f"expected a record header, found none up to the end of the file, {reading.at - position} bytes"
+            return Bad(position, what, raw)
 
 
-def _records_at(window: bytes, at: int, record: struct.Struct, before: int | None, fraction: int, *, whole: bool) -> bool:
+def _places(window: memoryview, end: int, record: struct.Struct, fraction: int) -> Iterator[int]:
+    """The positions before `end` at which the sizes and the fraction of a record are plausible.
+
+    They are looked for in ever longer stretches of many positions at once: one by one, a megabyte of garbage would take a second.
+    """
+    kind = f"{record.format[0]}u4"
+    end = min(end, len(window) - _RECORD_HEAD + 1)
+    start, stretch = 0, _FIRST_STRETCH
+    while start < end:
+        count = min(stretch, end - start)
+        part, kept, length = (_numbers_at(window, start + place, count, kind) for place in (4, 8, 12))
+        plausible = (kept > 0) & (kept <= PACKET_MAX) & (kept <= np.maximum(length, 1)) & (part < _MILLION * fraction)
+        yield from (start + at for at in np.flatnonzero(plausible).tolist())
+        start, stretch = start + count, stretch * 4
+
+
+def _numbers_at(window: memoryview, start: int, count: int, kind: str) -> NDArray[np.uint32]:
+    """The numbers of four bytes at each of `count` positions from `start` on."""
+    return np.ndarray(count, np.dtype(kind), window, start, (1,))
+
+
+def _records_at(window: memoryview, at: int, record: struct.Struct, before: int | None, fraction: int, *, is_last: bool) -> bool:
     for _ in range(2):
         if at + record.size > len(window):
-            return whole and at == len(window)
+            return is_last and at == len(window)
         seconds, part, kept, length = record.unpack_from(window, at)
         if kept == 0 or not _plausible(seconds, part, kept, length, before, fraction):
             return False

@@ -158,7 +158,7 @@ def _tables(source: ConfigText, *names: str) -> tuple[dict[str, Node], str]:
     found: dict[str, Node] = {}
     extra: dict[str, str] = {}
     root = parse_json(source.text, source.path)
-    if root.value == []:
+    if root.value in ([], ""):
         raise source.unsupported(root, "an object")
     for name, key, value in [] if root.value is None else members(root, source):
         if name in found or (name in names and value.value is None):

@@ -3,8 +3,8 @@
 Broker source (4.9.3): RemotingSerializable.fromJson, which is JSON.parseObject with fastjson's default features.
 Rule: integer keys have no quotes. Bare names, single quotes, comments, a trailing comma and zeros after the text are allowed.
 Surprise: the broker reads a .bak only if fastjson fails on the file, and fastjson reads nearly every text: in a garbled one it often drops
-a token and goes on. So this reader has three outcomes. A tree: fastjson reads the same. ConfigFileError: fastjson fails too.
-UnsupportedConfigError: fastjson may read the text, this reader does not, and the .bak would be the wrong file.
+a token and goes on, and 0x1a may end the text. So this reader has three outcomes. A tree: fastjson reads the same. ConfigFileError:
+fastjson fails too. UnsupportedConfigError: fastjson may read the text, this reader does not, and the .bak would be the wrong file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORD = re.compile(rb"[A-Za-z_$\x80-\xff][\w\x80-\xff]*")
 _TOKEN = re.compile(rb"[+-]?[\w$.]+|[\x80-\xff]+|.", re.DOTALL)
 _WORDS = {b"true": True, b"false": False, b"null": None}
 _AFTER_WORD = {b"", b" ", b",", b"}", b"]", b"\n", b"\r", b"\t", b"\f", b"\b"}
-_VALUES_OF_FASTJSON = {b"NaN", b"undefined", b"new", b"Set", b"TreeSet", b"x"}
+_VALUES_OF_FASTJSON = {b"NaN", b"undefined", b"new", b"Set", b"TreeSet", b"x", b"Null", b"NULL"}
 
 
 def parse_json(text: bytes, path: str) -> Node:
@@ -38,6 +38,9 @@ def parse_json(text: bytes, path: str) -> Node:
     try:
         root = parser.document()
     except ConfigFileError as error:
+        ended = text.find(b"\x1a", 0, (error.position or 0) + 1)
+        if ended >= 0:
+            raise parser.note("no 0x1a, which may end a text for fastjson", ended) from error
         first = parser.unsupported
         if first is None or first is error:
             raise
@@ -157,7 +160,8 @@ class _Parser(Scanner):
         self.note("',' or '}'")
         if isinstance(key.value, int) or str(key.value).lstrip("+-").isdigit():
             return
-        if byte in {b"[", b"]"} or numeric:  # what fastjson does here depends on the class of the field
+        # what fastjson does here depends on the class of the field; a null may end the whole text
+        if byte in {b"[", b"]"} or numeric or self.text.startswith(b"null", self.position):
             self.refuse("',' or '}'")
         if byte in QUOTES:
             self.string(byte)

@@ -1,11 +1,18 @@
-"""Every parser of bytes fuzzed for as long as PULLSIM_FUZZ_SECONDS says, ten minutes each by default, its compiled code checking bounds."""
+"""Every parser of bytes fuzzed, its compiled code checking bounds: for a time with damaged files, and for a number of inputs.
+
+PULLSIM_FUZZ_SECONDS is the time of each group of targets, 600 by default. PULLSIM_FUZZ_INPUTS is the number of inputs of each parser, to
+which coverage leads, 100,000 by default. PULLSIM_SEED is the seed. Inputs that reached new code are kept in the folder
+PULLSIM_FUZZ_FOLDER, by default `.fuzz` of the checkout. What fails goes into tests/house/test_fuzz.py.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import lzma
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,30 +20,50 @@ from pathlib import Path
 import pytest
 
 from tests.runs import fuzzing
-from tests.runs.fuzz_targets import GROUPS
+from tests.runs.fuzz_targets import GROUPS, PARSERS
 from tests.truth.places import PROJECT
 
 SECONDS = int(os.environ.get("PULLSIM_FUZZ_SECONDS", "600"))
+INPUTS = int(os.environ.get("PULLSIM_FUZZ_INPUTS", "100000"))
+SEED = int(os.environ.get("PULLSIM_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
+FOLDER = Path(os.environ.get("PULLSIM_FUZZ_FOLDER", PROJECT / ".fuzz"))
 # compiling with checks, and an input that is slow
 MORE_SECONDS = 300
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_parsers_refuse_or_read_whatever_they_are_given(tmp_path: Path, group: str) -> None:
-    seed = random.SystemRandom().randrange(2**32)
     checked = os.environ | {
         "NUMBA_BOUNDSCHECK": "1",
         "NUMBA_CACHE_DIR": str(tmp_path / "compiled"),
         "PYTHONPATH": str(PROJECT),
     }
     working_on = tmp_path / "working-on"
-    command = [sys.executable, fuzzing.__file__, group, str(SECONDS), str(seed), str(working_on)]
+    command = [sys.executable, fuzzing.__file__, group, str(SECONDS), str(SEED), str(working_on)]
     try:
         run = subprocess.run(command, env=checked, capture_output=True, text=True, check=False, timeout=SECONDS + MORE_SECONDS)
     except subprocess.TimeoutExpired:
-        pytest.fail(f"seed {seed}: no end with {working_on.read_bytes()!r}")
-    assert run.returncode == 0, f"seed {seed}: {run.stderr[-2000:]}, working on {working_on.read_bytes()!r}"
+        pytest.fail(f"seed {SEED}: no end with {working_on.read_bytes()!r}")
+    assert run.returncode == 0, f"seed {SEED}: {run.stderr[-2000:]}, working on {working_on.read_bytes()!r}"
     told = json.loads(run.stdout)
     faults = [(fault["target"], fault["what"], lzma.decompress(bytes.fromhex(fault["raw"]))) for fault in told["faults"]]
-    assert faults == [], f"seed {seed}"
+    assert faults == [], f"seed {SEED}"
     assert told["inputs"] > 100
+
+
+@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed: pip install 'pullsim[fuzz]'")
+@pytest.mark.parametrize("parser", PARSERS)
+def test_parsers_refuse_or_read_what_coverage_leads_to(parser: str, capsys: pytest.CaptureFixture[str]) -> None:
+    checked = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(FOLDER / "compiled"), "PYTHONPATH": str(PROJECT)}
+    command = [sys.executable, PROJECT / "tests" / "runs" / "guided_fuzzing.py", parser, str(INPUTS), str(SEED), FOLDER / parser]
+    run = subprocess.run(command, env=checked, capture_output=True, text=True, check=False)
+    done = re.search(r"number_of_executed_units: (\d+)", run.stderr)
+    places = re.findall(r"cov: (\d+)", run.stderr)
+    with capsys.disabled():
+        print(
+            f"{parser}: seed {SEED}, {done[1] if done else 'not all'} inputs, {places[-1] if places else 'no'} places of the code reached"
+        )
+    assert run.returncode == 0, f"seed {SEED}: {run.stderr[-3000:]}"
+    assert run.stdout == "", f"seed {SEED}"
+    assert done is not None
+    assert int(done[1]) >= INPUTS

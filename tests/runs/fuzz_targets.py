@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.files.store_files import StoreFiles
+from pipeline.rows.config_tables import config_rows
 from pipeline.rows.log_records import write_records
 from pipeline.schema.tables import COMMIT_LOG, STORE_FILE_RANGE
 from pipeline.settings.settings import BrokerSettings
@@ -30,7 +31,7 @@ from pipeline.verify.verify_store import plan_of
 from store_format.big_endian import Bytes, Positions
 from store_format.config import config_files as cf
 from store_format.config.fastjson import parse_json, plain
-from store_format.errors import CorruptStoreError, StoreError
+from store_format.errors import CorruptStoreError, UnusableInputError
 from store_format.files.mapped_files import MappedFile
 from store_format.index.index_dispatch import messages_to_index
 from store_format.index.index_file import IndexSizes
@@ -57,11 +58,12 @@ from store_format.store.dispatcher import DispatchError
 from store_format.store.entry_check import Held, check_keys, check_units
 from store_format.store.recovery import FileWalk, recover_normally
 from tests.makers.log_rows import batches_of
+from tests.runs import fuzz_traffic as traffic
 from tests.truth.golden import unpack_small
 from tests.truth.places import DATA
 
 LONGEST = (1 << 16) + 1
-REFUSALS = (StoreError, ext.UnitUnderflowError, DispatchError)
+REFUSALS = (UnusableInputError, ext.UnitUnderflowError, DispatchError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +309,47 @@ def use_fastjson(raw: bytes) -> None:
     plain(parse_json(raw, "x.json"))
 
 
+CONFIG_FILES: dict[str, bytes] = {
+    **{f"{name}.json": (DATA / "config" / f"{name}.json").read_bytes() for name in CONFIG},
+    "consumerOrderInfo.json": b'{"table":{"T@g":{0:{"popTime":5,"i":60000,"o":[7,1,2],"c":{7:1},"l":9,"cm":3}}}}',
+    "timermetrics": b'{"dataVersion":{"counter":1},"timingCount":{"T":{"count":2,"timeStamp":1700000000000}}}',
+    "transactionMetrics": b'{"transactionCount":{"T":{"count":1,"timeStamp":1700000000000}}}',
+    "timercheck": bytes(range(64)),
+}
+
+
+@cache
+def config_folder() -> Path:
+    """A store that has the files of its folder config alone."""
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-")) / "config"
+    folder.mkdir()
+    for name, content in CONFIG_FILES.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def config_folder_seeds() -> list[bytes]:
+    """Seeds: the number of a file, and its bytes; from 128 on it is the .bak of that file, whose place is empty."""
+    return [bytes([number + more]) + content for more in (0, 128) for number, content in enumerate(CONFIG_FILES.values())]
+
+
+def use_config_folder(raw: bytes) -> None:
+    """Check that a file of the folder config is refused, or becomes rows of its table; notes about it are printable."""
+    if not raw:
+        return
+    name = list(CONFIG_FILES)[raw[0] % 128 % len(CONFIG_FILES)]
+    path = config_folder() / name
+    changed = path.with_name(f"{name}.bak") if raw[0] >= 128 else path
+    path.unlink()
+    changed.write_bytes(raw[1:])
+    try:
+        found = config_rows(StoreFiles(str(config_folder().parent)), "broker")
+    finally:
+        changed.unlink()
+        path.write_bytes(CONFIG_FILES[name])
+    assert all(note.isprintable() and len(note) < 1500 for note in found.notes), found.notes
+
+
 # frames -------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -452,12 +495,18 @@ TARGETS: dict[str, Target] = {
     "index": Target(index_seeds, use_index),
     "checkpoint": Target(lambda: [(small_store() / "checkpoint").read_bytes(), b"", bytes(24)], use_checkpoint),
     **{f"config {name}": Target(config_seeds(name), use_config(name), JSON_WORDS) for name in CONFIG},
+    "config folder": Target(config_folder_seeds, use_config_folder, JSON_WORDS),
     "fastjson": Target(lambda: [seed for name in CONFIG for seed in config_seeds(name)()], use_fastjson, JSON_WORDS),
     "frame": Target(frame_seeds, use_frame, JSON_WORDS),
     "heartbeat": Target(heartbeat_seeds, use_heartbeat, JSON_WORDS),
     "message list": Target(log_seeds, use_message_list),
     "batch": Target(batch_seeds, use_batch),
     "store": Target(store_seeds, use_store),
+    "pcap": Target(traffic.pcap_seeds, traffic.use_capture),
+    "pcapng": Target(traffic.pcapng_seeds, traffic.use_capture),
+    "requests": Target(traffic.request_seeds, traffic.use_requests, (*JSON_WORDS, *traffic.REQUEST_WORDS)),
+    "SQL92": Target(traffic.sql92_seeds, traffic.use_sql92, traffic.SQL_WORDS),
+    "subscription": Target(lambda: [b"TagA || TagB", b"*", b"||"], traffic.use_subscription, (b"||", b" ", b"*", b"\0", b"\xc2\xa0")),
 }
 
 # targets that share a time limit
@@ -465,8 +514,24 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "log": ("commit log", "rows", "message"),
     "queues": ("consume queue", "extension", "checkpoint"),
     "index": ("index",),
-    "config": (*(f"config {name}" for name in CONFIG), "fastjson"),
+    "config": (*(f"config {name}" for name in CONFIG), "config folder", "fastjson"),
     "frames": ("frame", "heartbeat", "message list", "batch"),
     "store": ("store",),
+    "captures": ("pcap", "pcapng"),
+    "requests": ("requests",),
+    "filters": ("SQL92", "subscription"),
+}
+# the parsers, each with the targets among which its inputs are divided
+PARSERS: dict[str, tuple[str, ...]] = {
+    "records": GROUPS["log"],
+    "queue": ("consume queue",),
+    "ext": ("extension",),
+    "index": GROUPS["index"],
+    "config": GROUPS["config"],
+    "frames": GROUPS["frames"],
+    "pcap": ("pcap",),
+    "pcapng": ("pcapng",),
+    "SQL92": GROUPS["filters"],
+    "requests": GROUPS["requests"],
 }
 assert sorted(name for names in GROUPS.values() for name in names) == sorted(TARGETS)

@@ -24,9 +24,11 @@ from tests.runs import fuzz_targets as ft
 MEMORY = 1 << 30
 # s of work that one input may take
 SLOW = 5.0
+# characters of the message of a refusal
+LONGEST_MESSAGE = 1500
 SEED = 20264
 # inputs after which everything is compiled
-_WARM_UP = 400
+WARM_UP = 400
 _NUMBERS = (0, 1, -1, 7, 8, 20, 91, 127, 128, 255, 32767, -32768, 65535, 2**31 - 1, -(2**31), 2**31 - 8, 2**63 - 1, -(2**63))
 
 
@@ -38,16 +40,23 @@ class Fault:
     raw: bytes
     what: str
 
+    @property
+    def kind(self) -> str:
+        """The place in the code that failed; another failure is named by its first word."""
+        _, found, place = self.what.rpartition('\n  File "')
+        return f"{self.target}: {place.splitlines()[0] if found else self.what.split()[0]}"
+
 
 def damaged(digits: random.Random, seeds: Sequence[bytes], words: Sequence[bytes]) -> bytes:
     """One of the seeds after a few random cuts, swaps and writes."""
     raw = bytearray(digits.choice(seeds))
     for _ in range(digits.choice([0, 1, 1, 1, 2, 3, 8])):
-        _damage(digits, raw, seeds, words)
+        damage(digits, raw, seeds, words)
     return bytes(raw)
 
 
-def _damage(digits: random.Random, raw: bytearray, seeds: Sequence[bytes], words: Sequence[bytes]) -> None:
+def damage(digits: random.Random, raw: bytearray, seeds: Sequence[bytes], words: Sequence[bytes]) -> None:
+    """Cut, swap or write some bytes of `raw`."""
     at = digits.randint(0, len(raw))
     other = digits.choice(seeds)
     start = digits.randint(0, len(other))
@@ -79,8 +88,9 @@ def fault_of(target: str, raw: bytes, *, longest: float = float("inf")) -> Fault
     started = time.process_time()
     try:
         ft.TARGETS[target].use(raw)
-    except ft.REFUSALS:
-        pass
+    except ft.REFUSALS as error:
+        if not str(error).isprintable() or len(str(error)) > LONGEST_MESSAGE:
+            return Fault(target, raw, f"not printable, or more than {LONGEST_MESSAGE} characters: {str(error)!r:.500}")
     except Exception:
         return Fault(target, raw, traceback.format_exc(limit=-6))
     took = time.process_time() - started
@@ -98,11 +108,11 @@ def rounds(targets: Sequence[str], seed: int, going_on: Callable[[int], bool], w
         if working_on is not None:
             working_on.write_bytes(target.encode() + b"\n" + raw)
         # the first inputs compile what they need
-        fault = fault_of(target, raw, longest=SLOW if count > _WARM_UP else float("inf"))
+        fault = fault_of(target, raw, longest=SLOW if count > WARM_UP else float("inf"))
         if fault is not None:
-            faults.setdefault(fault.what[-300:], fault)
+            faults.setdefault(fault.kind, fault)
         count += 1
-        if working_on is not None and count == _WARM_UP:
+        if working_on is not None and count == WARM_UP:
             _limit_memory()
     return count, list(faults.values())
 

@@ -9,7 +9,7 @@ Surprise: bytes that are not UTF-8 are compared as the replacement characters th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -45,6 +45,7 @@ class Texts:
 
     buffer: Bytes
     slices: Slices
+    _converted: dict[tuple[int, type], v.Value] = field(default_factory=dict, compare=False)
 
     def __len__(self) -> int:
         return len(self.slices.starts)
@@ -52,6 +53,13 @@ class Texts:
     def __getitem__(self, row: int) -> str | None:
         start, length = int(self.slices.starts[row]), int(self.slices.lengths[row])
         return None if length < 0 else self.buffer[start : start + length].tobytes().decode("utf-8", "surrogatepass")
+
+    def converted(self, row: int, number: int | float) -> v.Value:
+        """Return a text as the class of a number, THROWN if it is none; expressions with many numbers ask for it often."""
+        key = row, type(number)
+        if key not in self._converted:
+            self._converted[key] = v.converted(self[row], number)
+        return self._converted[key]
 
     @classmethod
     def of(cls, texts: Iterable[str | None]) -> Texts:
@@ -129,7 +137,8 @@ def _with_number(symbol: str, texts: Texts, number: int | float, flipped: bool) 
         largest = java_texts.LONG_MAX if isinstance(number, v.Long) else java_texts.INTEGER_MAX
         sql92_kernels.compare_whole(*where, np.int64(largest), np.int64(number), outcomes, absent, out)
     for row in np.flatnonzero(out == sql92_kernels.SLOW).tolist():
-        out[row] = v.compare(symbol, number, texts[row]) if flipped else v.compare(symbol, texts[row], number)
+        value = texts.converted(row, number)
+        out[row] = v.compare(symbol, number, value) if flipped else v.compare(symbol, value, number)
     return out
 
 
@@ -142,7 +151,7 @@ def _two_properties(symbol: str, left: Texts, right: Texts) -> Codes:
         return out
     sql92_kernels.compare_decimals(*where, _flipped(symbol, False), v.NULL, out)
     for row in np.flatnonzero(out == sql92_kernels.SLOW).tolist():
-        out[row] = v.compare(symbol, left[row], right[row])
+        out[row] = v.compare(symbol, left.converted(row, 0.0), right.converted(row, 0.0))
     return out
 
 

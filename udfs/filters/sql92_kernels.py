@@ -186,17 +186,40 @@ def find_texts(buffer, starts, lengths, values, value_ends, found, other, absent
 
 
 @compiled
+def _borders(part):  # type: ignore[no-untyped-def]
+    """Return for each start of `part`, by its length, how many of its last bytes are its first bytes too; less than all of them."""
+    borders = np.zeros(len(part) + 1, np.int64)
+    same = np.int64(0)
+    for at in range(1, len(part)):
+        while same and part[at] != part[same]:
+            same = borders[same]
+        same += part[at] == part[same]
+        borders[at + 1] = same
+    return borders
+
+
+@compiled
 def find_part(buffer, starts, lengths, part, at_start, at_end, found, other, out):  # type: ignore[no-untyped-def]
-    """Write whether each text that is there has `part` in it: at its start, at its end, or anywhere. Other elements of `out` stay."""
+    """Write whether each text that is there has `part` in it: at its start, at its end, or anywhere. Other elements of `out` stay.
+
+    `part` has a byte or more. No byte of a text is read twice (Knuth, Morris and Pratt), however alike the text and `part` are.
+    """
+    size = len(part)
+    borders = _borders(part)
     for i in range(len(starts)):
         if lengths[i] < 0:
             continue
-        last = lengths[i] - len(part)
-        first = last if at_end else np.int64(0)
-        last = np.int64(0) if at_start and last > 0 else last
         out[i] = other
-        for at in range(max(first, np.int64(0)), last + 1):
-            if _order_of_bytes(buffer, starts[i] + at, len(part), part, 0, len(part)) == 0:
+        if lengths[i] < size:
+            continue
+        first = lengths[i] - size if at_end else np.int64(0)
+        end = np.int64(size) if at_start else lengths[i]
+        same = np.int64(0)
+        for at in range(starts[i] + first, starts[i] + end):
+            while same and buffer[at] != part[same]:
+                same = borders[same]
+            same += buffer[at] == part[same]
+            if same == size:
                 out[i] = found
                 break
 

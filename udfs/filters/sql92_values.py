@@ -65,6 +65,14 @@ def _parsed(text: str, other: Value) -> Value:
         raise ComparisonError(str(error)) from error
 
 
+def converted(text: str | None, other: Value) -> Value:
+    """Return a String as a comparison converts it to the class of the other value; THROWN if the comparison throws, None for None."""
+    try:
+        return None if text is None else _parsed(text, other)
+    except ComparisonError:
+        return Thrown.THROWN
+
+
 def _compare_to(left: Value, right: Value) -> int:
     """Return compareTo of two values of one class; for two Strings only whether it is 0 has a meaning."""
     if isinstance(left, float) and isinstance(right, float):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import struct
+import time
 
 import pytest
 from hypothesis import given
@@ -130,6 +131,23 @@ def test_a_record_of_an_impossible_length_is_skipped_to_the_next_one() -> None:
     assert [one.data[0] for one in found if isinstance(one, Packet)] == [0, 1, 3, 4, 5]
     (bad,) = [one for one in found if isinstance(one, Bad)]
     assert (bad.position, len(bad.raw) > 0) == (24 + 2 * 116, True)
+
+
+def test_damaged_records_and_garbage_cost_one_pass() -> None:
+    raw = bytearray(pcap([(START + index, bytes([index % 251]) * 100) for index in range(30_000)]))
+    damaged = range(2, 30_000, 3)
+    for index in damaged:
+        struct.pack_into("<I", raw, 24 + index * 116 + 8, 0xFFFFFFF0)
+    began = time.process_time()
+    found = packets_of(bytes(raw))
+    assert [one.position for one in found if isinstance(one, Bad)] == [24 + index * 116 for index in damaged]
+    assert sum(isinstance(one, Packet) for one in found) == 20_000
+    garbage = pcap([(START, b"x" * 40)]) + b"\xfe" * 30_000_000
+    (_, bad) = packets_of(garbage)
+    assert isinstance(bad, Bad)
+    assert bad.error.endswith("none up to the end of the file, 30000000 bytes")
+    # one position after the other, and a copy of the search's bytes for each record, took 15 s
+    assert time.process_time() - began < 5
 
 
 def test_a_block_of_an_unknown_interface_is_bad_and_the_next_is_not() -> None:

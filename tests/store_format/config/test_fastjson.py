@@ -129,7 +129,15 @@ def test_what_fastjson_refuses_is_refused_with_its_position(text: str, position:
         ("}", 0),  # fastjson: {}
         ('{"offsetTable":{"t@g":{0:1/*c*/}}}', 26),  # read here, not behind every number
         ("[]", 0),  # null
+        ('""', 0),  # null
+        ("''", 0),
+        ("Null", 0),
+        ("NULL", 0),
         ("{}\x1a", 2),  # {}
+        ("{}\x1a garbage", 2),
+        ("\x1a", 0),  # null
+        (" \x1a{]", 1),
+        ('{"offsetTable":{"t@g":{0:1}}null', 28),  # null
         ('{"offsettable":{"t@g":{0:1}}}', 1),  # offsetTable
         ('{"offset_table":{"t@g":{0:1}}}', 1),
         ('{"offsetTable":null}', 1),  # null; the broker runs into it later

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store_format.queue import entry_properties as ep
 from store_format.queue.packed_ext_units import NO_UNIT, UNDERFLOW, UNIT, UnitColumns
 from store_format.record.message import decode_properties
 from store_format.record.record_columns import Slices
+from tests.makers.sql92_expressions import ExpressionMaker
+from tests.runs.sampling import examples
 from udfs.filters import message_filter as mf
 from udfs.filters.bloom_filter import BitsArray, BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
@@ -72,6 +76,56 @@ def test_verdicts_on_many_messages_are_those_on_each(
     assert [verdict for verdict, one in zip(found, expected, strict=True) if one is not None] == [
         one for one in expected if one is not None
     ]
+
+
+def verdicts(wanted: PullFilter, entries: list[bytes | int], *, text_operators: bool = False) -> tuple[list[int], list[int | None]]:
+    """The verdicts on all entries together, and on each by itself."""
+    manager = ConsumerFilterManager(BLOOM, text_operators=text_operators)
+    used = FilterRules(manager=manager, support_retry=False)
+    one = used.message_filter("T", wanted)
+    condition = one.commit_log_condition()
+    if condition is None:
+        return [], []
+    lengths = np.array([entry if isinstance(entry, int) else len(entry) for entry in entries], np.int32)
+    raw = np.frombuffer(b"".join(entry for entry in entries if isinstance(entry, bytes)), np.uint8)
+    return used.verdicts("T", condition, lengths, raw).tolist(), [one_verdict(one, entry) for entry in entries]
+
+
+@given(st.integers(0, 2**32), st.booleans())
+@settings(max_examples=examples(100))
+def test_no_expression_and_no_property_is_too_odd_to_be_judged(seed: int, text_operators: bool) -> None:
+    case = ExpressionMaker(seed).case()
+    stored = ["\x02".join(f"{name}\x01{value}" for name, value in one.items()).encode() for one in case["properties"]]
+    damaged = [one[: seed % (len(one) + 1)] + b"\xff\x01\x02\x01" + one[seed % 7 :] for one in stored]
+    wanted = asked("SQL92", case["expression"]) if case["expression"] else asked("TAG", "TagA")
+    together, alone = verdicts(wanted, [*stored, *damaged, b""], text_operators=text_operators)
+    assert together == alone
+
+
+# hostile on purpose: an expression, the properties of each of 100 messages, and whether they match
+COSTLY = {
+    "a part that is nearly everywhere": ("a CONTAINS '" + "a" * 16_000 + "b'", b"a\x01" + b"a" * 32_000, False),
+    "a part that is there at last": ("a CONTAINS '" + "a" * 16_000 + "b'", b"a\x01" + b"a" * 31_000 + b"b", True),
+    "numbers that only Java's parser knows": (" OR ".join(["a > 1.5"] * 5000), b"a\x01-Infinity", False),
+    "an exponent without end": ("a > 1.5", b"a\x011e" + b"9" * 32_000, True),
+    "many properties": ("zz = 1 OR a7 = 'x'", b"\x02".join(b"a%d\x01x" % number for number in range(3500)), True),
+    "many values": ("a IN (" + ",".join(f"'{number}'" for number in range(100_000)) + ")", b"a\x0199999", True),
+    "many brackets": ("(" * 800 + " OR ".join(["(a = 1 AND b > 2.5)"] * 1500) + ")" * 800, b"a\x011\x02b\x01NaN", True),
+}
+
+
+@pytest.mark.parametrize(("expression", "stored", "matches"), COSTLY.values(), ids=COSTLY)
+def test_costly_expressions_are_judged_in_time(expression: str, stored: bytes, matches: bool) -> None:
+    verdicts(asked("SQL92", "a > 1.5 OR a CONTAINS 'x' OR a IN ('x')"), [b"a\x01-1"], text_operators=True)  # compiles the kernels
+    manager = ConsumerFilterManager(BLOOM, text_operators=True)
+    used = FilterRules(manager=manager, support_retry=False)
+    began = time.process_time()
+    condition = used.message_filter("T", asked("SQL92", expression)).commit_log_condition()
+    assert condition is not None
+    found = used.verdicts("T", condition, np.full(100, len(stored), np.int32), np.frombuffer(stored * 100, np.uint8))
+    assert set(found.tolist()) == {gm.MATCHES if matches else gm.NOT_BY_COMMIT_LOG}
+    # 16 s where the part was searched at each place
+    assert time.process_time() - began < 8
 
 
 ASKED_OF_MESSAGES = [
