@@ -88,6 +88,4 @@ def _leave_no_views(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if session is not None:
         session.catalog.clearCache()
-        for view in session.sql("SHOW VIEWS").collect():
-            if view.isTemporary:
-                session.catalog.dropTempView(view.viewName)
+        session._jsparkSession.sessionState().catalog().clearTempTables()  # SHOW VIEWS and a DROP for each view took 1.3 s

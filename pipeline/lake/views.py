@@ -75,14 +75,16 @@ def ask(lake: Lake, query: str, *, allow_files: bool = False) -> DataFrame:
     try:
         return _result(create_views(lake, query), query, settings)
     except AnalysisException as error:
-        if error.getCondition() not in _NOT_FOUND:
+        if (name := _not_found(error)) is None:
             raise
-    try:  # with all names, as the query may build a name from parts
+        if name.rpartition(".")[2].lower() not in _known():
+            raise LakeError(_unknown(lake.spark, error, name)) from error
+    try:  # with all names, as the query builds a known name from parts
         return _result(create_views(lake), query, settings)
     except AnalysisException as error:
-        if (unknown := _unknown(lake.spark, error)) is None:
+        if (name := _not_found(error)) is None:
             raise
-        raise LakeError(unknown) from error
+        raise LakeError(_unknown(lake.spark, error, name)) from error
 
 
 def _result(spark: SparkSession, query: str, settings: Mapping[str, str]) -> DataFrame:
@@ -90,16 +92,22 @@ def _result(spark: SparkSession, query: str, settings: Mapping[str, str]) -> Dat
         return spark.sql(query)
 
 
-def _unknown(spark: SparkSession, error: AnalysisException) -> str | None:
-    """The message about an unknown table, view or function; None for all other errors."""
+def _not_found(error: AnalysisException) -> str | None:
+    """The name of the table, view or function that Spark did not find; None for all other errors."""
     if error.getCondition() not in _NOT_FOUND:
         return None
-    parameters = {key: value.replace("`", "") for key, value in (error.getMessageParameters() or {}).items()}
+    parameters = error.getMessageParameters() or {}
+    # "name" for a function that returns rows
+    name = next(parameters[key] for key in ("relationName", "routineName", "name") if key in parameters)
+    return name.replace("`", "")
+
+
+def _unknown(spark: SparkSession, error: AnalysisException, name: str) -> str:
+    """The message about the unknown name of a table, view or function."""
     if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
-        what, name, known = "table or view", parameters["relationName"], [*TABLES, LAKE_VERSION.name, *VIEWS]
+        what, known = "table or view", [*TABLES, LAKE_VERSION.name, *VIEWS]
     else:
-        what, name = "function", parameters.get("routineName") or parameters["name"]  # "name" for a function that returns rows
-        known = [*FUNCTIONS, *(row[0] for row in spark.sql("SHOW FUNCTIONS").collect())]
+        what, known = "function", [*FUNCTIONS, *function_names(), *(row[0] for row in spark.sql("SHOW FUNCTIONS").collect())]
     return f"there is no {what} {name!r}; the nearest known: {', '.join(nearest(name, known))}"
 
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.makers.captured_lakes import captured_broker
 from tests.models.burrow import Seen, statuses
 from tests.models.operator_answers import CORRECTIONS, outcome
 from tests.models.store_lag import StoreLag
-from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
-from tests.truth.captured import PULL_MESSAGE, exchanges, unpack
+from tests.runs.in_session import Pullsim, pullsim_in
+from tests.truth.captured import PULL_MESSAGE, exchanges
 from tests.truth.golden import needs_golden
 from tests.truth.places import PROJECT
 from udfs.pull.codes import GetMessageStatus
@@ -39,15 +40,7 @@ Rows = list[dict[str, Any]]
 @pytest.fixture(scope="module")
 def captured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A capture with the broker's store, imported and captured into the folder `lake`."""
-    folder = unpack("json", tmp_path_factory.mktemp("captured"), store=True)
-    with pytest.MonkeyPatch.context() as patch:
-        pullsim = pullsim_in(spark, patch, NotHeard())
-        done = [
-            pullsim("import", folder / "store", "--lake", folder / "lake", "--properties", folder / "broker.conf")[0],
-            pullsim("capture", folder / "traffic.pcap", "--lake", folder / "lake")[0],
-        ]
-    assert done == [0, 0]
-    return folder
+    return captured_broker(spark, tmp_path_factory)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.commands.engine import Engine
@@ -23,6 +24,14 @@ class NotHeard:
     def readouterr(self) -> tuple[str, str]:
         """Nothing."""
         return "", ""
+
+
+def session_with_views(spark: SparkSession, lake: Path) -> SparkSession:
+    """A session of the same JVM with all tables, views and functions of a lake, which stay there from test to test."""
+    from pipeline.lake.lake import Lake
+    from pipeline.lake.views import create_views
+
+    return create_views(Lake(spark.newSession(), str(lake)).require())
 
 
 def pullsim_in(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str] | NotHeard) -> Pullsim:

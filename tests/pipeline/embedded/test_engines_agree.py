@@ -18,9 +18,9 @@ from pipeline.report.window import window_of
 from pipeline.schema.tables import LAKE_VERSION, TABLES
 from pipeline.sql.statements import VIEWS
 from tests.makers.engine_lakes import BROKER, TRACED, captured_lake, write
-from tests.runs.both_engines import OF_5, both_reported, of_duckdb, of_spark, plain
+from tests.runs.both_engines import OF_5, both_reported, of_duckdb, of_spark, of_views, plain
 from tests.runs.doc_commands import PAGES, commands
-from tests.runs.in_session import pullsim_in
+from tests.runs.in_session import pullsim_in, session_with_views
 from tests.runs.replaying import lake_of
 from tests.runs.sampling import sampled, slow_proof
 from tests.truth.golden import needs_golden
@@ -76,10 +76,15 @@ def captured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     return captured_lake(spark, tmp_path_factory)
 
 
+@pytest.fixture(scope="module")
+def views(spark: SparkSession, captured: Path) -> SparkSession:
+    return session_with_views(spark, captured)
+
+
 @needs_golden
 @pytest.mark.parametrize("name", [*VIEWS, *sampled([*TABLES, LAKE_VERSION.name], 8)])
-def test_views_and_tables_of_a_captured_broker_agree(spark: SparkSession, captured: Path, name: str) -> None:
-    wanted, found = of_spark(spark, captured, f"SELECT * FROM {name}"), of_duckdb(captured, f"SELECT * FROM {name}")
+def test_views_and_tables_of_a_captured_broker_agree(views: SparkSession, captured: Path, name: str) -> None:
+    wanted, found = of_views(views, f"SELECT * FROM {name}"), of_duckdb(captured, f"SELECT * FROM {name}")
     assert list(found[0].items()) == list(wanted[0].items())
     assert (found[1] - wanted[1], wanted[1] - found[1]) == (Counter(), Counter())
     if name in VIEWS and name not in OF_5:
@@ -90,8 +95,8 @@ def test_views_and_tables_of_a_captured_broker_agree(spark: SparkSession, captur
 @pytest.mark.parametrize(
     "query", ["SHOW TABLES", *(f"DESCRIBE {name}" for name in ("message", "group_status", "queue", "lag_history", "pull_response"))]
 )
-def test_what_there_is_and_what_it_means_agrees(spark: SparkSession, captured: Path, query: str) -> None:
-    assert of_duckdb(captured, query) == of_spark(spark, captured, query)
+def test_what_there_is_and_what_it_means_agrees(views: SparkSession, captured: Path, query: str) -> None:
+    assert of_duckdb(captured, query) == of_views(views, query)
 
 
 @needs_golden
@@ -102,8 +107,8 @@ def test_documented_questions_agree(spark: SparkSession, captured: Path, query: 
 
 @needs_golden
 @pytest.mark.parametrize("query", FUNCTIONS, ids=range(len(FUNCTIONS)))
-def test_functions_agree(spark: SparkSession, captured: Path, query: str) -> None:
-    wanted, found = of_spark(spark, captured, query), of_duckdb(captured, query)
+def test_functions_agree(views: SparkSession, captured: Path, query: str) -> None:
+    wanted, found = of_views(views, query), of_duckdb(captured, query)
     assert found == wanted
     assert found[1]
 
@@ -186,7 +191,7 @@ def test_views_of_a_lake_without_a_store_agree(spark: SparkSession, tmp_path: Pa
 
 @needs_golden
 @pytest.mark.parametrize("query", sampled(ASKED, 12))
-def test_what_people_may_ask_agrees(spark: SparkSession, captured: Path, query: str) -> None:
-    wanted, found = of_spark(spark, captured, query), of_duckdb(captured, query)
+def test_what_people_may_ask_agrees(views: SparkSession, captured: Path, query: str) -> None:
+    wanted, found = of_views(views, query), of_duckdb(captured, query)
     assert list(found[0].items()) == list(wanted[0].items())
     assert (found[1] - wanted[1], wanted[1] - found[1]) == (Counter(), Counter())

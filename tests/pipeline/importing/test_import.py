@@ -14,7 +14,7 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from tests.makers.lakes import import_as, put_together
 from tests.runs.in_session import pullsim_in
-from tests.runs.replaying import BROKER, import_into
+from tests.runs.replaying import BROKER, lake_of
 from tests.runs.sampling import sampled, slow_proof
 from tests.truth.golden import needs_golden
 
@@ -31,7 +31,7 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 @pytest.fixture(scope="module")
 def imported(spark: SparkSession, small_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return import_into(spark, tmp_path_factory.mktemp("import") / "lake", small_store)
+    return lake_of(spark, small_store, tmp_path_factory)
 
 
 def rows(frame: DataFrame) -> list[Any]:

@@ -17,7 +17,7 @@ from pipeline.settings.settings import BrokerSettings
 from tests.makers.lakes import import_as, rows
 from tests.makers.store_trees import differing, tree
 from tests.runs.in_session import NotHeard, pullsim_in
-from tests.runs.replaying import BROKER, all_lines, run
+from tests.runs.replaying import BROKER, all_lines, lake_of, run
 from tests.runs.sampling import sampled
 from tests.truth.golden5 import needs_golden5, store_of, stores_that_load, unpacked
 
@@ -93,12 +93,14 @@ def test_tasks_load_a_store_as_the_driver_does(spark: SparkSession, name: str) -
     assert (loaded.log.files, loaded.notes) == (started.log_files, started.notes)
 
 
-def test_a_store_without_such_files_makes_no_such_tables(spark: SparkSession, small_store: Path, tmp_path: Path) -> None:
-    import_as(spark, tmp_path / "lake", small_store)
-    there = {path.name for path in (tmp_path / "lake").iterdir()}
+def test_a_store_without_such_files_makes_no_such_tables(
+    spark: SparkSession, small_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = Path(lake_of(spark, small_store, tmp_path_factory).root)
+    there = {path.name for path in lake.iterdir()}
     assert there >= {table.name for table in t.IMPORTED}
     assert there.isdisjoint(table.name for table in t.IMPORTED_OF_5)
-    (row,) = rows(spark, tmp_path / "lake", t.CHECKPOINT)
+    (row,) = rows(spark, lake, t.CHECKPOINT)
     assert (row["masterFlushedOffset"], row["confirmPhyOffset"], row["logicsPhysicalOffset"]) == (None, None, None)
 
 

@@ -19,12 +19,11 @@ import pytest
 from pipeline.importing.import_store import import_store
 from pipeline.lag.lag_sql import AskedLag, diff_total
 from pipeline.lake.lake import Lake
-from pipeline.lake.views import create_views
 from pipeline.settings.settings import BrokerSettings
 from pipeline.sql.statements import VIEWS
 from tests.models.store_lag import StoreLag, write_offsets
-from tests.runs.in_session import Pullsim, pullsim_in
-from tests.runs.replaying import demo_data
+from tests.runs.in_session import Pullsim, pullsim_in, session_with_views
+from tests.runs.replaying import demo_data, lake_of
 from tests.runs.sampling import slow_proof
 from tests.truth.golden import recovery
 
@@ -76,10 +75,6 @@ def imported(spark: SparkSession, lake: Path, store: Path, broker: str, layout: 
     )
 
 
-def views_of(spark: SparkSession, lake: Path) -> SparkSession:
-    return create_views(Lake(spark, str(lake)).require())
-
-
 def by_key(rows: list[Row]) -> Rows:
     found = {tuple(row[name] for name in KEY): {name: value for name, value in row.asDict().items() if name not in KEY} for row in rows}
     assert len(found) == len(rows), "a queue has one row"
@@ -109,8 +104,7 @@ def edited(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, capture: Path, edited: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two brokers with the same topics in one lake."""
-    folder = tmp_path_factory.mktemp("lag") / "lake"
-    imported(spark, folder, capture, "broker-a")
+    folder = Path(shutil.copytree(lake_of(spark, capture, tmp_path_factory).root, tmp_path_factory.mktemp("lag") / "lake"))
     imported(spark, folder, edited, "broker-b")
     return folder
 
@@ -121,8 +115,13 @@ def wanted(capture: Path, edited: Path) -> Rows:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, lake: Path) -> Rows:
-    return by_key(views_of(spark, lake).table("consume_lag").collect())
+def views(spark: SparkSession, lake: Path) -> SparkSession:
+    return session_with_views(spark, lake)
+
+
+@pytest.fixture(scope="module")
+def found(views: SparkSession) -> Rows:
+    return by_key(views.table("consume_lag").collect())
 
 
 def test_every_column_is_what_the_files_of_two_brokers_say(found: Rows, wanted: Rows) -> None:
@@ -146,8 +145,8 @@ def test_nothing_is_null_without_a_reason(found: Rows) -> None:
     assert silent == {}
 
 
-def test_lag_by_group_sums_what_is_known_and_counts_what_is_not(spark: SparkSession, lake: Path, wanted: Rows) -> None:
-    sums = {tuple(row[:3]): row for row in views_of(spark, lake).table("consume_lag_by_group").collect()}
+def test_lag_by_group_sums_what_is_known_and_counts_what_is_not(views: SparkSession, wanted: Rows) -> None:
+    sums = {tuple(row[:3]): row for row in views.table("consume_lag_by_group").collect()}
     assert set(sums) == {key[:3] for key in wanted}
     for of_topic, row in sums.items():
         queues = [queue for key, queue in wanted.items() if key[:3] == of_topic]
@@ -192,7 +191,7 @@ def test_stores_with_missing_files_and_with_pre_blanks_agree_at_every_place(spar
         assert {key: (queue.minimum, queue.maximum) for key, queue in files.queues.items()} == bounds
         imported(spark, tmp_path / "lake", store, name, "clustered")
         wanted |= files.rows(name)
-    found = by_key(views_of(spark, tmp_path / "lake").table("consume_lag").collect())
+    found = by_key(session_with_views(spark, tmp_path / "lake").table("consume_lag").collect())
     assert found == wanted
     reasons = {row["reason"] for row in found.values()}
     assert reasons >= {"PRE_BLANK", "NO_QUEUE_FILE", "MESSAGE_REMOVED", "OFFSET_BELOW_MIN", "LAST_CONSUMED_REMOVED"}
@@ -207,26 +206,25 @@ def scans(plan_text: str, table: str) -> list[str]:
     return re.findall(rf"Location: \S+ \[\S+/{table}\].*?\n\n", plan_text, re.DOTALL)
 
 
-def test_the_entries_are_read_once_however_many_groups_there_are(spark: SparkSession, lake: Path) -> None:
-    text = plan(views_of(spark, lake), "SELECT * FROM consume_lag")
+def test_the_entries_are_read_once_however_many_groups_there_are(views: SparkSession) -> None:
+    text = plan(views, "SELECT * FROM consume_lag")
     assert [len(scans(text, table)) for table in ("consume_queue", "consume_queue_segment", "commit_log")] == [1, 1, 0]
     assert "binary" not in scans(text, "consume_queue_segment")[0]
 
 
-def test_one_group_reads_the_partitions_of_its_queues_only(spark: SparkSession, lake: Path) -> None:
-    text = plan(views_of(spark, lake), "SELECT * FROM consume_lag WHERE consumerGroup = 'g-main'")
+def test_one_group_reads_the_partitions_of_its_queues_only(views: SparkSession) -> None:
+    text = plan(views, "SELECT * FROM consume_lag WHERE consumerGroup = 'g-main'")
     assert "dynamicpruning" in scans(text, "consume_queue")[0]
 
 
-def test_every_column_of_a_view_says_what_it_means(spark: SparkSession, lake: Path) -> None:
-    views = views_of(spark, lake)
+def test_every_column_of_a_view_says_what_it_means(views: SparkSession) -> None:
     described = [(view, row["col_name"], row["comment"]) for view in VIEWS for row in views.sql(f"DESCRIBE {view}").collect()]
     assert [(view, column) for view, column, comment in described if not comment] == []
     assert {view for view, _, _ in described} == set(VIEWS)
 
 
-def test_the_column_reason_explains_each_reason(spark: SparkSession, lake: Path, found: Rows) -> None:
-    (comment,) = [row["comment"] for row in views_of(spark, lake).sql("DESCRIBE consume_lag").collect() if row["col_name"] == "reason"]
+def test_the_column_reason_explains_each_reason(views: SparkSession, found: Rows) -> None:
+    (comment,) = [row["comment"] for row in views.sql("DESCRIBE consume_lag").collect() if row["col_name"] == "reason"]
     explained = set(re.findall(r"^([A-Z_]+): ", comment, re.MULTILINE))
     assert explained >= {row["reason"] for row in found.values()} - {None}
     assert explained >= {"PRE_BLANK", "NO_QUEUE_FILE", "MESSAGE_REMOVED"}
@@ -322,10 +320,10 @@ def test_watched_lag_is_shown_again_when_the_lake_has_changed_and_not_before(
     assert re.fullmatch(rf"lake version {version}, [-0-9]+ [:0-9]+ UTC", heading)
 
 
-def test_waiting_time_until_now_is_counted_for_what_waits_only(spark: SparkSession, lake: Path, found: Rows) -> None:
+def test_waiting_time_until_now_is_counted_for_what_waits_only(views: SparkSession, found: Rows) -> None:
     as_of = found["broker-b", "slow", "orders", 2]["asOf"]
     until = dt.datetime.fromtimestamp(as_of / 1000 + 60, dt.UTC)
-    rows = views_of(spark, lake).sql(AskedLag(until=until).consumer_progress).where("`Broker Name` = 'broker-b'").collect()
+    rows = views.sql(AskedLag(until=until).consumer_progress).where("`Broker Name` = 'broker-b'").collect()
     for row in rows:
         before = found["broker-b", row["Group"], row["Topic"], row["QID"]]
         waited = before["lagMillis"] if before["lagMillis"] is None or before["lag"] == 0 else before["lagMillis"] + 60_000

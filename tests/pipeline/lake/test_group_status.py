@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from pipeline.embedded.database import EmbeddedLake
 from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import OFFSET_HISTORY, PULL_REQUEST
 from pipeline.schema.lag_tables import LAG_HISTORY
 from pipeline.sql.statements import view_sql
+from tests.makers.plain_lakes import plain_lake
 from tests.models.burrow import Commit, Seen, status_of, statuses
+from tests.runs.sampling import ALL
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -62,23 +65,31 @@ def test_the_model_agrees_with_burrow_on_its_own_cases(
     assert status_of(window, ends, lag, now * 1000, allowed) == status
 
 
-def judge(spark: SparkSession, rows: Sequence[Seen], call: str, *, has_commits: bool = False) -> list[Row]:
-    """What a query says of a history of one broker, of which a pull was captured too, and perhaps a commit."""
-    history = [("b", row.group, row.topic, row.queue_id, row.at, row.offset, row.end, 0, _lag(row), None, None, None, 1) for row in rows]
-    spark.createDataFrame(history, LAG_HISTORY.schema).coalesce(1).createOrReplaceTempView(LAG_HISTORY.name)
+def stored(rows: Sequence[Seen], *, has_commits: bool = False) -> dict[t.Table, list[dict[str, object]]]:
+    """Tables with a history of one broker, of which a pull was captured too, and perhaps a commit."""
     queue: dict[str, object] = {"brokerName": "b", "topic": "t", "queueId": 0}
     captured = queue | {"arrivalMicros": 10**15, "held": False, "requestId": "r", "sequence": 0}
     place = {"source": "s", "sourceDigest": "d", "connection": "c", "client": "c"}
     told = {"consumerGroup": "captured", "micros": 10**15, "consumerOffset": 7, "code": 0, "origin": "UPDATE_CONSUMER_OFFSET"}
-    rows_of: dict[t.Table, list[dict[str, object]]] = {
+    history = [
+        {"brokerName": "b", "consumerGroup": row.group, "topic": row.topic, "queueId": row.queue_id, "observedAt": row.at}
+        | {"consumerOffset": row.offset, "brokerOffset": row.end, "minOffset": 0, "lag": _lag(row), "lakeVersion": 1}
+        for row in rows
+    ]
+    return {
+        LAG_HISTORY: history,
         # a broker with enough observations is judged by them, whatever was captured; pulls alone tell nothing
         PULL_REQUEST: [captured | place],
         OFFSET_HISTORY: [captured | place | told] if has_commits else [],
         t.CONSUME_QUEUE: [],
         t.CONSUMER_OFFSET: [queue | {"consumerGroup": "forgotten", "consumerOffset": 5}],
     }
-    for table, stored in rows_of.items():
-        values = [tuple(row.get(name) for name in table.names) for row in stored]
+
+
+def judge(spark: SparkSession, tables: dict[t.Table, list[dict[str, object]]], call: str) -> list[Row]:
+    """What a query says of tables."""
+    for table, rows in tables.items():
+        values = [tuple(row.get(name) for name in table.names) for row in rows]
         spark.createDataFrame(values, table.schema).coalesce(1).createOrReplaceTempView(table.name)
     for name in ("queue_status", "group_status"):
         spark.sql(view_sql(name))
@@ -138,7 +149,8 @@ CASES: dict[str, tuple[list[Seen], str, str]] = {
 def test_each_rule_speaks_where_it_should_and_the_worst_status_is_the_groups(spark: SparkSession) -> None:
     gone = [Seen("gone", "t", 0, 60_000 * number, 1, 1000) for number in range(10)]
     older = [Seen("keeps-up", "t", 0, 0, 10**6, 5)]  # out of the window
-    found = judge(spark, [*gone, *older, *(row for rows, _, _ in CASES.values() for row in rows)], "group_status", has_commits=True)
+    seen = [*gone, *older, *(row for rows, _, _ in CASES.values() for row in rows)]
+    found = judge(spark, stored(seen, has_commits=True), "group_status")
     assert {row["consumerGroup"]: (row["status"], row["why"]) for row in found if (row["topic"], row["queueId"]) == ("t", 0)} == {
         group: (status, why) for group, (_, status, why) in CASES.items()
     } | {"forgotten": ("UNKNOWN", "NOT_OBSERVED")}
@@ -173,17 +185,34 @@ def brokers(draw: st.DrawFn) -> list[Seen]:
     return rows
 
 
-# shrinking asks Spark hundreds of times
-@settings(
-    max_examples=10,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(brokers(), st.integers(1, 6), st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 3))
-def test_any_history_is_judged_as_burrow_would(
-    spark: SparkSession, rows: list[Seen], intervals: int, minimum_complete: float, allowed_lag: int
-) -> None:
-    found = judge(spark, rows, f"queue_status({intervals}, {minimum_complete}, {allowed_lag})")
+CALLS = st.tuples(st.integers(1, 6), st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 3))
+
+
+def check_as_burrow(found: Sequence[Mapping[str, Any] | Row], rows: list[Seen], call: tuple[int, float, int]) -> None:
+    """Check that each queue has the status that the model of Burrow gives it."""
+    intervals, minimum_complete, allowed_lag = call
     assert {(row["consumerGroup"], row["topic"], row["queueId"]): row["status"] for row in found} == statuses(
         rows, intervals=intervals, minimum_complete=minimum_complete, allowed_lag=allowed_lag
     )
+
+
+# an example takes Spark 3 s of processor time, and DuckDB a quarter of one; shrinking asks Spark hundreds of times
+@settings(
+    max_examples=10 if ALL else 2,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(brokers(), CALLS)
+def test_any_history_is_judged_as_burrow_would(spark: SparkSession, rows: list[Seen], call: tuple[int, float, int]) -> None:
+    check_as_burrow(judge(spark, stored(rows), f"queue_status{call}"), rows, call)
+
+
+@settings(max_examples=40 if ALL else 10, suppress_health_check=[HealthCheck.too_slow])
+@given(brokers(), CALLS)
+def test_any_history_is_judged_without_spark_as_burrow_would(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Seen], call: tuple[int, float, int]
+) -> None:
+    tables = {table.name: of_table for table, of_table in stored(rows).items()}
+    lake = EmbeddedLake(str(plain_lake(tmp_path_factory.mktemp("history") / "lake", tables)))
+    [found] = lake.asked([f"SELECT * FROM queue_status{call}"])  # noqa: S608
+    check_as_burrow(found, rows, call)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import zlib
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeline.simulation.scenario import read_scenario
+from tests.makers.captured_lakes import captured_broker
 from tests.models.operator_answers import CapturedAnswers
 from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
 from tests.runs.sampling import sampled
-from tests.truth.captured import consumer_offsets, exchanges, unpack
+from tests.truth.captured import consumer_offsets, exchanges
 from tests.truth.golden import needs_golden
 from tests.truth.golden5 import needs_golden5, unpacked
 
@@ -32,8 +34,8 @@ Rows = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> CapturedAnswers:
-    return CapturedAnswers(unpack("json", tmp_path_factory.mktemp("operator"), store=True))
+def answers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> CapturedAnswers:
+    return CapturedAnswers(captured_broker(spark, tmp_path_factory))
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +46,10 @@ def live() -> Path:
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, answers: CapturedAnswers, live: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("operators") / "lake"
+    """The lake of the captured broker, and the other broker's store."""
+    folder = Path(shutil.copytree(answers.folder / "lake", tmp_path_factory.mktemp("operators") / "lake"))
     with pytest.MonkeyPatch.context() as patch:
         pullsim = pullsim_in(spark, patch, NotHeard())
-        assert (
-            pullsim("import", answers.store, "--lake", folder, "--broker-name", CAPTURED, "--properties", answers.folder / "broker.conf")[0]
-            == 0
-        )
-        assert pullsim("capture", answers.folder / "traffic.pcap", "--lake", folder, "--broker", CAPTURED)[0] == 0
         assert pullsim("import", live / "store", "--lake", folder, "--broker-name", ASKED, "--rules", "5.5.0")[0] == 0
     return folder
 
@@ -299,7 +297,7 @@ LISTS = (
 
 
 # the views themselves are compared in tests/pipeline/embedded
-@pytest.mark.parametrize(("words", "form"), sampled([(words, form) for words in LISTS for form in ("table", "json")], 8), ids=str)
+@pytest.mark.parametrize(("words", "form"), sampled([(words, form) for words in LISTS for form in ("table", "json")], 4), ids=str)
 def test_spark_shows_the_same(pullsim: Pullsim, lake: Path, words: tuple[str, ...], form: str) -> None:
     shown = [pullsim(*words, "--lake", lake, "--format", form, "--engine", engine) for engine in ("spark", "duckdb")]
     assert shown[0] == shown[1]
