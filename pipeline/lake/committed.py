@@ -85,14 +85,15 @@ def lake_root(path: str) -> str:
 
 
 def require_there(root: str) -> None:
-    """Check, before an engine is started, that the directory `root` has a lake, local or on S3.
+    """Check, before an engine is started, that the directory `root` has a lake.
 
     Raises:
-        LakeError: the directory has no table lake_version. Other URIs are not checked.
+        LakeError: the directory has no table lake_version.
+        UnusableInputError, OSError: the directory is a URI that cannot be opened.
     """
     path = lake_root(root)
     table = f"{path}/{LAKE_VERSION.name}"
-    if (is_s3(path) and is_empty(table)) or not (is_uri(path) or os.path.isdir(table)):
+    if is_empty(table) if is_uri(path) else not os.path.isdir(table):
         raise no_lake(path)
 
 
