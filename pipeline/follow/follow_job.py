@@ -13,6 +13,7 @@ from pipeline.follow.follow_source import NAME, FollowedLog
 from pipeline.importing.load_store import ENABLE_EXTENSION, with_extension
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.lake.session import register_source
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.store_settings import store_settings
@@ -86,7 +87,7 @@ def _started(
         "delays": json.dumps(delays or ()),
         "multiDispatch": str(bool(settings.value("enableLmq") and settings.value("enableMultiDispatch"))).lower(),
     }
-    lake.spark.dataSource.register(FollowedLog)
+    register_source(lake.spark, FollowedLog)
     records = lake.spark.readStream.format(NAME).options(**options).load()
     writer = records.writeStream.option("checkpointLocation", f"{checkpoint}/{SPARK}").foreachBatch(batches)
     timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{trigger_seconds} seconds")

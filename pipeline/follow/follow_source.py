@@ -52,7 +52,7 @@ _SETTLE_SECONDS = 0.2
 
 
 class FollowedLog(DataSource):
-    """The data source; register it with `spark.dataSource.register(FollowedLog)`."""
+    """The data source; register it with `register_source`."""
 
     @classmethod
     def name(cls) -> str:

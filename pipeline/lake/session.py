@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.logger import PySparkLogger
@@ -35,6 +36,9 @@ from pipeline.lake.driver_start import (
 from pipeline.lake.scratch import scratch_folder
 from pipeline.settings.resources import conf_text
 from udfs.sql_functions import register
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSource
 
 _HADOOP = "spark.hadoop."
 _DICTIONARY = "spark.hadoop.parquet.enable.dictionary#"
@@ -86,6 +90,9 @@ _LOCAL_ONLY = {
     "spark.python.daemon.module": "pipeline.worker_daemon",
 }
 
+
+# the Python that runs tasks, where it is not the one that their function was made with
+_TASKS_PYTHON = "spark.sql.execution.pyspark.python"
 
 # what Ivy says of each package that it did not find
 _NOT_FOUND = re.compile(r"unresolved dependency: (\S+): not found")
@@ -345,6 +352,28 @@ def _let_planners_find_packages(session: SparkSession) -> None:
     environment = session.sparkContext.environment
     packages = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (environment.get("PYTHONPATH"), packages)))
+
+
+def register_source(session: SparkSession, source: type[DataSource]) -> None:
+    """Register a Python data source; its batches are planned by the Python of this process, and read by the Python of tasks.
+
+    Surprise: Spark plans batches in a process on the driver's machine, with the Python of tasks. In client mode, PYSPARK_PYTHON may be a
+    path that only executors have.
+    """
+    context = session.sparkContext
+    of_tasks = context.pythonExec
+    session.conf.set(_TASKS_PYTHON, of_tasks)
+    context.pythonExec = sys.executable
+    try:
+        session.dataSource.register(source)
+    finally:
+        context.pythonExec = of_tasks
+
+
+def python_of_executors_only(session: SparkSession) -> str | None:
+    """The path of the tasks' Python if this machine has no such program, else None."""
+    found: str = session.sparkContext.pythonExec
+    return None if shutil.which(found) else found
 
 
 @contextlib.contextmanager

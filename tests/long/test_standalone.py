@@ -2,7 +2,7 @@
 
     ./run long -k test_standalone
 
-Executors have an archive with the wheel, and the checkout is on no path of theirs. In half of the cases an executor is killed in the middle
+Executors have an archive with the wheel, and the checkout is on no path of theirs. In some cases an executor is killed in the middle
 of a command.
 """
 
@@ -53,16 +53,18 @@ class Commands:
     def of(self, name: str) -> list[str]:
         """The arguments of a command."""
         lake, one_file = ["--lake", str(self.lake)], ["--requests", str(self.requests / "all.jsonl")]
+        once = ["--checkpoint", str(self.folder / "checkpoint"), "--once"]
         return {
             "import": ["import", str(self.store), *lake, "--broker-name", "b"],
             "replay": ["replay", *lake, *one_file],
             "replay to a file": ["replay", *lake, *one_file, "--out", str(self.answers)],
             "export": ["export", *lake, str(self.folder / "exported")],
+            "stream": ["stream", *lake, "--requests", str(self.requests), *once],
         }[name]
 
 
 Undisturbed = dict[str, Commands]
-NAMES = ("import", "replay", "replay to a file", "export")
+NAMES = ("import", "replay", "replay to a file", "export", "stream")
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +160,7 @@ _TRIES = 4
 _LOST = ("ExecutorLostFailure", "FetchFailed", "Resubmitted")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WRITTEN)
 def test_an_executor_that_is_killed_changes_no_result(name: str, cluster: SparkCluster, undisturbed: Undisturbed, tmp_path: Path) -> None:
     """It is killed when tasks have begun to write; again with the same command, until it had a task or its rows are missed."""
     for number in range(_TRIES):

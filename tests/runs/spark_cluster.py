@@ -26,7 +26,7 @@ from tests.runs.packaged import PROJECT, build_wheel, dependencies
 # the packages of docs/cluster.md; delta-spark alone would bring pyspark, which executors have from Spark
 ON_EXECUTORS = ("numpy", "numba", "pyarrow", "pandas", "lark", "cachetools", "deltalake", "dpkt", "protobuf", "pydantic")
 WITHOUT_THEIRS = ("delta-spark",)
-_START_SECONDS, _SUBMIT_SECONDS = 60, 900
+_START_SECONDS, _SUBMIT_SECONDS = 300, 1800
 _QUICK_START = SHORT_JOBS["spark.driver.extraJavaOptions"]
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
