@@ -134,6 +134,7 @@ def _follow(
     from pipeline.follow.follow_batches import FollowBatches
     from pipeline.follow.follow_job import follow
     from pipeline.follow.follow_metrics import FollowReport
+    from pipeline.follow.followed_timer import FollowedTimer
     from pipeline.serving.metrics import LastingPublish
     from pipeline.stream.stream_run import run_of_checkpoint
 
@@ -152,6 +153,7 @@ def _follow(
             store=store,
             broker=broker,
             run_id=run.run_id,
+            timer=FollowedTimer(store=store, broker=broker, settings=settings, now=now),
             import_again=import_again,
             progress=progress_to_stderr,
             now=now,

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from pipeline.delta.delta_sql import literal
 from pipeline.files.store_files import StoreFiles
 from pipeline.follow.follow_metrics import Followed, FollowedBatch
+from pipeline.follow.followed_timer import FollowedTimer
 from pipeline.follow.growth import QUEUE_KEY, SEGMENT_KEY, Growth
 from pipeline.follow.log_tail import Event, LogTail
 from pipeline.importing.import_store import Imported
@@ -29,7 +30,7 @@ from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.lake.local_rows import frame_of
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.rows.config_tables import FILE_OF, config_rows
+from pipeline.rows.config_tables import FILE_OF, FILES_OF_5, config_rows
 from pipeline.schema import tables as t
 from pipeline.schema.follow_tables import FOLLOW_EVENT
 from pipeline.schema.lag_tables import LAG_HISTORY
@@ -60,6 +61,7 @@ class FollowBatches(BatchWork):
     store: StoreFiles
     broker: str
     run_id: str
+    timer: FollowedTimer
     import_again: Callable[[Lake], Imported]
     progress: Callable[[str], None]
     done: Followed = field(default_factory=Followed)
@@ -120,8 +122,14 @@ class FollowBatches(BatchWork):
         writer = LakeWriter(lake, run_id=self.run_id, what="follow", broker=self.broker)
         writer.expect_commit()
         steps = self._config_steps(lake, writer)
+        # without records, the tables of a store that was never followed stay those of its import
+        with_timer = (facts["count"] > 0 or row["followedFrom"] is not None) and self.timer.are_due()
         if facts["count"]:
             steps += self._record_steps(writer, row, growth, facts)
+        if with_timer:
+            steps.append(partial(self.timer.replace_rows, writer))
+        if facts["count"] or with_timer:
+            steps.append(self._broker_step(writer, row, growth, facts, with_timer=with_timer))
         with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
             running = [pool.submit(step) for step in steps]
             try:
@@ -161,15 +169,26 @@ class FollowBatches(BatchWork):
             partial(merge, t.CONSUME_QUEUE_SEGMENT, segments, SEGMENT_KEY),
             partial(merge, t.QUEUE, growth.queues(), QUEUE_KEY),
             partial(writer.replace_rows, t.STORE_FILE, growth.log_files(files, facts["end"]), f"{mine} AND kind = 'commitlog'"),
-            partial(writer.replace_rows, t.BROKER, growth.broker_row(files[0].from_offset, facts["end"], facts["newest"]), mine),
         ]
+
+    def _broker_step(self, writer: LakeWriter, row: dict[str, Any], growth: Growth, facts: Row, *, with_timer: bool) -> Callable[[], None]:
+        files = LogTail(self.store, row["mappedFileSizeCommitLog"]).files()
+        least = files[0].from_offset if files else row["minPhyOffset"]
+        end = facts["end"] if facts["count"] else row["maxPhyOffset"]
+        grown = growth.broker_row(least, end, facts["newest"], with_timer=with_timer)
+        return partial(writer.replace_rows, t.BROKER, grown, f"brokerName = {literal(self.broker)}")
 
     def _config_steps(self, lake: Lake, writer: LakeWriter) -> list[Callable[[], None]]:
         """The steps that write the rows of the files under config/ that changed since the last batch."""
         entries = [entry for entry in self.store.folder("config") if not entry.is_folder]
         found = {entry.name: (entry.length, entry.mtime_ms) for entry in entries}
         known = self._config
-        changed = [table for table, name in FILE_OF.items() if any(found.get(one) != known.get(one) for one in (name, f"{name}.bak"))]
+        files = {table: (name,) for table, name in FILE_OF.items()} | FILES_OF_5
+        changed = [
+            table
+            for table, names in files.items()
+            if any(found.get(one) != known.get(one) for name in names for one in (name, f"{name}.bak"))
+        ]
         if not changed:
             return []
         try:
@@ -178,7 +197,9 @@ class FollowBatches(BatchWork):
             self.progress(str(error))
             return []
         self._config = found
-        return [partial(self._put_config, writer, table, tables[table]) for table in changed]
+        # most lakes have no table of 5.x
+        there = [table for table in changed if table not in FILES_OF_5 or tables[table].num_rows or table.name in lake.at.tables]
+        return [partial(self._put_config, writer, table, tables[table]) for table in there]
 
     def _put_config(self, writer: LakeWriter, table: t.Table, rows: pa.Table) -> None:
         """Offsets of consumers change row by row: they change with each batch, and readers of the table's changes see which."""

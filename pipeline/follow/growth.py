@@ -104,12 +104,15 @@ class Growth:
         found = self.broker.lake.spark.createDataFrame(rows, ddl).withColumn("brokerName", F.lit(self.broker.name))
         return found.withColumns({"topic": F.lit(None).cast("STRING"), "queueId": F.lit(None).cast("INT")})
 
-    def broker_row(self, least: int, end: int, newest: int) -> DataFrame:
-        """The row of broker for a log from offset `least` to `end`, whose greatest store timestamp is at least `newest`, ms."""
+    def broker_row(self, least: int, end: int, newest: int, *, with_timer: bool) -> DataFrame:
+        """The row of broker for a log from offset `least` to `end`, whose greatest store timestamp is at least `newest`, ms.
+
+        `with_timer` says whether the timer's files are read again with it.
+        """
         row = self.broker.table(t.BROKER)
         known = F.col("followedFrom") if "followedFrom" in row.columns else F.lit(None).cast("BIGINT")
         changes = {
-            "followedFrom": F.coalesce(known, F.col("maxPhyOffset")),
+            "followedFrom": F.lit(end).cast("BIGINT") if with_timer else F.coalesce(known, F.col("maxPhyOffset")),
             "minPhyOffset": F.lit(least).cast("BIGINT"),
             "maxPhyOffset": F.lit(end).cast("BIGINT"),
             "maxStoreTimestamp": F.greatest("maxStoreTimestamp", F.lit(newest).cast("BIGINT")),

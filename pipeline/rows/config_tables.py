@@ -27,6 +27,12 @@ FILE_OF = {
     t.SUBSCRIPTION_GROUP: "subscriptionGroup.json",
     t.CONSUMER_FILTER: "consumerFilter.json",
 }
+# likewise, of tables that only a broker 5.x fills
+FILES_OF_5 = {
+    t.PULL_OFFSET: ("consumerOffset.json",),
+    t.CONSUMER_ORDER_INFO: ("consumerOrderInfo.json",),
+    t.PENDING_MESSAGES: ("timermetrics", "transactionMetrics"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +80,8 @@ def config_rows(store: StoreFiles, broker: str, *, as_found: bool = False) -> Co
         t.PULL_OFFSET: [(broker, *key, offset) for key, offset in offsets.pulled_by_queue().items()],
         **_rows_of_5(store, broker, notes),
     }
-    return ConfigRows(tables={table: arrow_table(table, found) for table, found in rows.items()}, notes=tuple(notes))
+    tables = {table: arrow_table(table, found) for table, found in rows.items()}
+    return ConfigRows(tables=tables | {t.TIMER_CHECKPOINT: timer_checkpoint_rows(store, broker)}, notes=tuple(notes))
 
 
 def _rows_of_5(store: StoreFiles, broker: str, notes: list[str]) -> dict[t.Table, list[Row]]:
@@ -90,7 +97,6 @@ def _rows_of_5(store: StoreFiles, broker: str, notes: list[str]) -> dict[t.Table
 
     timers, halves = read("timermetrics", lf.decode_timer_metrics), read("transactionMetrics", lf.decode_transaction_metrics)
     pending = [("timermetrics", one) for one in timers] + [("transactionMetrics", one) for one in halves]
-    timer = store.head(lf.TIMER_CHECKPOINT.itemsize, "config", "timercheck")
     return {
         t.CONSUMER_ORDER_INFO: [
             (
@@ -109,8 +115,13 @@ def _rows_of_5(store: StoreFiles, broker: str, notes: list[str]) -> dict[t.Table
             if info.topic is not None
         ],
         t.PENDING_MESSAGES: [(broker, file, one.topic, one.count, one.timestamp) for file, one in pending],
-        t.TIMER_CHECKPOINT: [] if timer is None else [(broker, *lf.decode_timer_checkpoint(timer).values())],
     }
+
+
+def timer_checkpoint_rows(store: StoreFiles, broker: str) -> pa.Table:
+    """The row of timer_checkpoint; none without config/timercheck."""
+    found = store.head(lf.TIMER_CHECKPOINT.itemsize, "config", "timercheck")
+    return arrow_table(t.TIMER_CHECKPOINT, [] if found is None else [(broker, *lf.decode_timer_checkpoint(found).values())])
 
 
 def _json(row: Any) -> str:

@@ -5,7 +5,8 @@ Broker source (5.5.0): TimerLog, TimerWheel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -38,15 +39,16 @@ def timer_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     Raises:
         CorruptStoreError: like `log_files`.
     """
-    files = [*log_files(store), *(entry for entry in store.folder() if entry.name == tf.TIMER_WHEEL and not entry.is_folder)]
+    logs = log_files(store)
+    files = [*logs, *(entry for entry in store.folder() if entry.name == tf.TIMER_WHEEL and not entry.is_folder)]
     if not files:
         return ()
-    precision = int(settings.value("timerPrecisionMs"))
+    given = settings.explicit("timerPrecisionMs")
 
     def read(work: Iterator[pa.RecordBatch], wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
         for entry in items_of(work, files):
             if entry.name == tf.TIMER_WHEEL and TIMER_SLOT.name in wanted:
-                yield from ((TIMER_SLOT.name, rows) for rows in _slots(store, broker, entry, precision))
+                yield from ((TIMER_SLOT.name, rows) for rows in slot_rows(store, broker, entry, logs, given))
             elif entry.name != tf.TIMER_WHEEL and TIMER_LOG.name in wanted:
                 yield from ((TIMER_LOG.name, rows) for rows in _units(store, broker, entry))
 
@@ -82,12 +84,37 @@ def _units(store: StoreFiles, broker: str, entry: Entry) -> Iterator[pa.RecordBa
             return
 
 
-def _slots(store: StoreFiles, broker: str, entry: Entry, precision: int) -> Iterator[pa.RecordBatch]:
-    length = tf.SLOT.itemsize * _SLOTS_A_PIECE
-    for start in range(0, entry.length, length):
-        slots = tf.slots_of(store.part(start, min(start + length, entry.length), tf.TIMER_WHEEL))
+def slot_rows(store: StoreFiles, broker: str, wheel: Entry, logs: Sequence[Entry], given: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows of timer_slot.
+
+    Args:
+        store: the store.
+        broker: value of brokerName.
+        wheel: the file timerwheel.
+        logs: the files of timerlog.
+        given: timerPrecisionMs where the settings have it, ms; else the first slot that has a unit in timerlog tells it.
+    """
+    precision = _precision(store, wheel, logs) if given is None else tf.precision_of(given)
+    for slots in _slots(store, wheel):
         columns = {"timeMs": slots["time"] * precision, **{name: slots[name] for name in ("firstPos", "lastPos", "num", "magic")}}
         yield _batch(TIMER_SLOT, broker, columns)
+
+
+def _slots(store: StoreFiles, wheel: Entry) -> Iterator[NDArray[np.void]]:
+    length = tf.SLOT.itemsize * _SLOTS_A_PIECE
+    for start in range(0, wheel.length, length):
+        yield tf.slots_of(store.part(start, min(start + length, wheel.length), tf.TIMER_WHEEL))
+
+
+def _precision(store: StoreFiles, wheel: Entry, logs: Sequence[Entry]) -> int:
+    for slots, log in product(_slots(store, wheel), logs):
+        places = slots["firstPos"] - int(log.name)
+        inside = np.flatnonzero((places >= 0) & (places <= log.length - tf.UNIT.itemsize))[:1]
+        for place, slot in zip(places[inside].tolist(), slots[inside], strict=True):
+            units = tf.units_of(store.part(place, place + tf.UNIT.itemsize, tf.TIMER_LOG, log.name))
+            if len(units) and (found := tf.precision_between(slot, units[0])) is not None:
+                return found
+    return tf.DEFAULT_PRECISION
 
 
 def _batch(table: Table, broker: str, columns: dict[str, NDArray[Any]]) -> pa.RecordBatch:

@@ -413,7 +413,12 @@ BROKER = Table(
         Column("layout", "STRING", "partitioned or clustered"),
         Column("brokerRole", "STRING", "SYNC_MASTER, ASYNC_MASTER or SLAVE"),
         nullable("asFound", "BOOLEAN", "whether the files were taken as they lay there, without what load and start make of them"),
-        nullable("followedFrom", "BIGINT", "where in the commit log it was followed from, while it ran; NULL where all was imported"),
+        nullable(
+            "followedFrom",
+            "BIGINT",
+            "where the commit log ended when the files beside it were read: by the import, or those of the timer by a follow; NULL where "
+            "the store was not followed",
+        ),
     ),
     key=("brokerName",),
     checks=(

@@ -26,9 +26,7 @@ WITH popped AS (
   SELECT brokerName, consumerGroup, topic FROM pull_offset
 ), counted AS (
   SELECT
-    l.*, m.topic IS NOT NULL AS isPop,
-    -- a follow reads the committed offset again, and not the pulled one
-    CASE WHEN b.followedFrom IS NOT NULL THEN greatest(p.pullOffset, l.consumerOffset) ELSE p.pullOffset END AS pullOffset,
+    l.*, m.topic IS NOT NULL AS isPop, p.pullOffset,
     CASE
       WHEN m.topic IS NOT NULL THEN coalesce(n.inFlight, 0L)
       ELSE greatest(try_subtract(coalesce(p.pullOffset, 0L), coalesce(l.consumerOffset, p.pullOffset, 0L)), 0L)
@@ -37,7 +35,6 @@ WITH popped AS (
   LEFT JOIN mode m ON m.brokerName = l.brokerName AND m.consumerGroup = l.consumerGroup AND m.topic = l.topic
   LEFT JOIN popped n ON n.brokerName = l.brokerName AND n.consumerGroup = l.consumerGroup AND n.topic = l.topic AND n.queueId = l.queueId
   LEFT JOIN pull_offset p ON p.brokerName = l.brokerName AND p.consumerGroup = l.consumerGroup AND p.topic = l.topic AND p.queueId = l.queueId
-  LEFT JOIN broker b ON b.brokerName = l.brokerName
 ), placed AS (
   SELECT c.*, try_subtract(coalesce(consumerOffset, brokerOffset), CASE WHEN isPop THEN inFlight ELSE 0L END) AS unconsumed FROM counted c
 ), first AS (

@@ -3,7 +3,7 @@
 -- are timer messages too: their topic is rmq_sys_REVIVE_LOG_*.
 CREATE OR REPLACE TEMPORARY VIEW timer_message (
   brokerName COMMENT 'broker whose store it is',
-  state COMMENT 'PENDING: waits in the wheel. OVERDUE: waits there, and was due more than 10 s before asOf: the timer is stuck. QUEUED: the timer had not come to it yet, at the import. ROLLED: due beyond the roll window, and stored again since. DELIVERED: handed to its topic. CANCEL: a pending order to drop another message; CANCEL_DONE: a past one. CANCELLED: pending, and will be dropped. NO_UNIT: the timer came to it, it is due after asOf, and timerlog as imported has no unit of it. NULL without config/timercheck, and where a message without a unit is due between readTimeMs and asOf: it was delivered at once, or its unit is missing',
+  state COMMENT 'PENDING: waits in the wheel. OVERDUE: waits there, and was due more than 10 s before asOf: the timer is stuck. QUEUED: the timer had not come to it yet. ROLLED: due beyond the roll window, and stored again since. DELIVERED: handed to its topic. CANCEL: a pending order to drop another message; CANCEL_DONE: a past one. CANCELLED: pending, and will be dropped. NO_UNIT: the timer came to it, it is due after asOf, and timerlog has no unit of it. NULL without config/timercheck, and where a message without a unit is due between readTimeMs and asOf: it was delivered at once, or its unit is missing',
   topic COMMENT 'topic that the message is for: property REAL_TOPIC',
   queueId COMMENT 'queue that it is for: property REAL_QID',
   outMs COMMENT 'when it is due, ms, in full steps of the timer: property TIMER_OUT_MS',
@@ -19,7 +19,7 @@ CREATE OR REPLACE TEMPORARY VIEW timer_message (
   physicOffset COMMENT 'offset in the commit log',
   msgId COMMENT 'offset message id of the record',
   readTimeMs COMMENT 'the timer''s clock, ms: what is due earlier was delivered',
-  asOf COMMENT 'the greatest storeTimestamp of the broker at its import, ms: a follow does not read timerlog again'
+  asOf COMMENT 'the greatest storeTimestamp of the broker when its timerlog was read, by the import or a follow, ms'
 )
 COMMENT 'Timer messages of a broker 5.x: pending until when, overdue, delivered.'
 AS
@@ -29,10 +29,10 @@ WITH unit AS (
 ), newest AS (
   SELECT m.brokerName, max(m.storeTimestamp) AS storeTimestamp
   FROM commit_log m
-  JOIN broker b ON b.brokerName = m.brokerName AND m.physicOffset < b.followedFrom
+  JOIN broker b ON b.brokerName = m.brokerName AND m.physicOffset < b.followedFrom AND b.followedFrom < b.maxPhyOffset
   GROUP BY m.brokerName
-), imported AS (
-  SELECT b.brokerName, b.properties, CASE WHEN b.followedFrom IS NULL THEN b.maxStoreTimestamp ELSE n.storeTimestamp END AS asOf
+), moment AS (
+  SELECT b.brokerName, b.properties, CASE WHEN b.followedFrom < b.maxPhyOffset THEN n.storeTimestamp ELSE b.maxStoreTimestamp END AS asOf
   FROM broker b
   LEFT JOIN newest n ON n.brokerName = b.brokerName
 ), timed AS (
@@ -47,7 +47,7 @@ WITH unit AS (
   FROM commit_log m
   LEFT JOIN unit u ON u.brokerName = m.brokerName AND u.physicOffset = m.physicOffset
   LEFT JOIN timer_checkpoint c ON c.brokerName = m.brokerName
-  LEFT JOIN imported b ON b.brokerName = m.brokerName
+  LEFT JOIN moment b ON b.brokerName = m.brokerName
   WHERE m.topic = 'rmq_sys_wheel_timer'
 ), cancel AS (
   -- the timer reads the orders of a slot before its messages, and drops a message that it would store again too

@@ -4,7 +4,7 @@ CREATE OR REPLACE TEMPORARY VIEW timer_topic (
   brokerName COMMENT 'broker whose store it is',
   topic COMMENT 'topic that the messages are for',
   pending COMMENT 'messages in the wheel, overdue and cancelled ones among them, less pending orders to cancel',
-  counted COMMENT 'the broker''s own count, of config/timermetrics, 0 where only other topics are in it; NULL where the broker has no such file',
+  counted COMMENT 'the broker''s own count, of config/timermetrics, 0 where only other topics are in it; NULL where the broker has no such file, or is followed: it goes on counting while the files are read',
   overdue COMMENT 'messages that were due more than 10 s before asOf',
   queued COMMENT 'messages to which the timer has not come yet',
   cancelled COMMENT 'messages that will be dropped',
@@ -12,7 +12,7 @@ CREATE OR REPLACE TEMPORARY VIEW timer_topic (
   nextOutMs COMMENT 'when the next one is due, ms',
   lastOutMs COMMENT 'when the last one is, ms',
   readTimeMs COMMENT 'the timer''s clock, ms',
-  asOf COMMENT 'the greatest storeTimestamp of the broker at its import, ms: a follow does not read timerlog again'
+  asOf COMMENT 'the greatest storeTimestamp of the broker when its timerlog was read, by the import or a follow, ms'
 )
 COMMENT 'What waits in the timer of a broker 5.x, and what the broker counts.'
 AS
@@ -26,9 +26,12 @@ WITH waiting AS (
   FROM timer_message
   GROUP BY brokerName, topic
 ), counted AS (
-  SELECT brokerName, topic, count FROM pending_messages WHERE file = 'timermetrics'
+  SELECT p.brokerName, p.topic, CASE WHEN b.followedFrom IS NULL THEN p.count END AS count
+  FROM pending_messages p
+  LEFT JOIN broker b ON b.brokerName = p.brokerName
+  WHERE p.file = 'timermetrics'
 ), counting AS (
-  SELECT DISTINCT brokerName, 0L AS none FROM counted
+  SELECT DISTINCT brokerName, 0L AS none FROM counted WHERE count IS NOT NULL
 )
 SELECT
   brokerName, topic, coalesce(w.pending, 0L), coalesce(p.count, n.none), coalesce(w.overdue, 0L), coalesce(w.queued, 0L), coalesce(w.cancelled, 0L),

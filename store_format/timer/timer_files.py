@@ -36,6 +36,23 @@ SLOT: Final = np.dtype([("time", ">i8"), ("firstPos", ">i8"), ("lastPos", ">i8")
 ROLL: Final = 2
 DELETE: Final = 4
 _MAGIC_BITS: Final = 0xF
+# the lengths of the timer's steps, ms
+_PRECISIONS: Final = (100, 200, 500, 1000)
+DEFAULT_PRECISION: Final = 1000
+
+
+def precision_of(setting: int) -> int:
+    """The length of the timer's steps, ms, that a broker makes of timerPrecisionMs: the longest that is not longer, or else the shortest.
+
+    Broker source (5.5.0): MessageStoreConfig.setTimerPrecisionMs.
+    """
+    return max((step for step in _PRECISIONS if step <= setting), default=_PRECISIONS[0])
+
+
+def precision_between(slot: np.void, unit: np.void) -> int | None:
+    """The length of the timer's steps by the times of a slot and of a unit in it, ms; None where no broker has such steps."""
+    time, due = int(slot["time"]), int(unit["writeTimeMs"]) + int(unit["delayedTime"])
+    return next((step for step in _PRECISIONS if step * time == due), None)
 
 
 def units_of(raw: Bytes) -> NDArray[np.void]:
@@ -47,6 +64,6 @@ def units_of(raw: Bytes) -> NDArray[np.void]:
 
 
 def slots_of(raw: Bytes) -> NDArray[np.void]:
-    """The slots in some bytes of timerwheel that were ever written, as an array of SLOT; `time` counts in units of timerPrecisionMs."""
+    """The slots in some bytes of timerwheel that were ever written, as an array of SLOT; `time` counts the steps of `precision_of`."""
     slots = raw[: len(raw) // SLOT.itemsize * SLOT.itemsize].view(SLOT)
     return slots[slots["time"] > 0]

@@ -26,9 +26,12 @@ pytestmark = needs_oracle()
 SEED = os.environ.get("PULLSIM_ORACLE_SEED", "0")
 
 
-@pytest.fixture(scope="module", params=["timerPrecisionMs=1000", "timerRollWindowSlot=10"])
+@pytest.fixture(scope="module", params=["timerPrecisionMs=1000", "timerPrecisionMs=100", "timerRollWindowSlot=10"])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that the harness wrote, by a broker on default settings, and by one that stores most timer messages again and again."""
+    """The folder that the harness wrote.
+
+    One broker has default settings, one a timer of finer steps, which its files tell, and one stores most timer messages again and again.
+    """
     out = tmp_path_factory.mktemp("live") / "live"
     command = [harness(), "live", "--seed", SEED, "--config", request.param, "--out", out]
     subprocess.run(command, check=True, capture_output=True, timeout=600, env=os.environ | {"ORACLE_VERSION": "5.5.0"})

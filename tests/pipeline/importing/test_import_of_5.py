@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ from pipeline.lake.lake import Lake
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
 from tests.makers.lakes import import_as, rows
+from tests.makers.living_store import LivingStore
 from tests.makers.store_trees import differing, tree
+from tests.runs.following import assert_same_tables
 from tests.runs.in_session import NotHeard, pullsim_in
 from tests.runs.replaying import BROKER, all_lines, lake_of, run
 from tests.runs.sampling import sampled
@@ -102,6 +105,31 @@ def test_a_store_without_such_files_makes_no_such_tables(
     assert there.isdisjoint(table.name for table in t.IMPORTED_OF_5)
     (row,) = rows(spark, lake, t.CHECKPOINT)
     assert (row["masterFlushedOffset"], row["confirmPhyOffset"], row["logicsPhysicalOffset"]) == (None, None, None)
+
+
+def test_a_follow_brings_what_an_import_brings(spark: SparkSession, lake: Path, pullsim: Pullsim, tmp_path: Path) -> None:
+    living, found = LivingStore(store_of("live"), tmp_path / "store"), tmp_path / "lake"
+    offsets = living.record_offsets()
+    living.cut_at(offsets[len(offsets) // 2])
+    of_5 = ("consumerOrderInfo.json", "timermetrics", "transactionMetrics", "timercheck")
+    for name in of_5:
+        (living.path / "config" / name).unlink()
+    follow = ("import", living.path, "--lake", found, "--broker-name", BROKER, "--rules", "5.5.0", "--follow", "--once")
+    assert pullsim(*follow)[0] == 0
+    assert not rows(spark, found, t.TIMER_LOG)
+    living.cut_at(offsets[-1])
+    shutil.copytree(store_of("live") / "timerlog", living.path / "timerlog")
+    shutil.copy2(store_of("live") / "timerwheel", living.path)
+    code, out, err = pullsim(*follow)
+    assert code == 0, err
+    assert "imported again" not in out + err
+    assert_same_tables(Lake(spark, str(found)), Lake(spark, str(lake)))
+    for table in t.IMPORTED_OF_5:
+        assert sorted(map(repr, rows(spark, found, table))) == sorted(map(repr, rows(spark, lake, table))) != [], table.name
+    messages = [pullsim("timers", "--lake", place, "--messages", "--all", "--format", "json")[1] for place in (found, lake)]
+    assert messages[0] == messages[1]
+    code, out, _ = pullsim("sql", "--lake", found, "SELECT count_if(problem IS NOT NULL) AS wrong FROM timer_check", "--format", "json")
+    assert json.loads(out) == {"wrong": 0}
 
 
 @pytest.mark.parametrize("version", ["4.9.3", "5.5.0"])

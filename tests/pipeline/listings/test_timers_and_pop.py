@@ -202,11 +202,26 @@ def test_without_timerlog_no_message_that_is_not_due_counts_as_delivered(tmp_pat
 def test_a_follow_makes_no_message_overdue(tmp_path: Path) -> None:
     log = [row | {"storeTimestamp": READ + 50_000} for row in messages()]
     later = log[-1] | {"queueOffset": len(TIMERS), "physicOffset": 100 * len(TIMERS), "storeTimestamp": READ + 3_600_000}
-    broker = {"maxStoreTimestamp": READ + 3_600_000, "followedFrom": 100 * len(TIMERS)}
+    broker = {"maxStoreTimestamp": READ + 3_600_000, "followedFrom": 100 * len(TIMERS), "maxPhyOffset": 100 * len(TIMERS) + 100}
     found = states(tmp_path, broker, [*log, later], units())
     assert "OVERDUE" not in found.values()
     assert found["stuck"] == "PENDING"
     assert set(rows(tmp_path / "lake", "SELECT asOf FROM timer_topic")) == {(READ + 50_000,)}
+
+
+def test_a_follow_that_read_the_timer_again_tells_it_as_of_then(tmp_path: Path) -> None:
+    end = 100 * len(TIMERS)
+    followed = {"maxStoreTimestamp": NOW, "followedFrom": end, "maxPhyOffset": end}
+    assert states(tmp_path, followed, messages(), units())["stuck"] == "OVERDUE"
+    assert set(rows(tmp_path / "lake", "SELECT asOf, counted FROM timer_topic")) == {(NOW, None)}
+
+
+def test_a_broker_that_is_followed_counts_on(tmp_path: Path) -> None:
+    found = {
+        "broker": [{"brokerName": "b", "followedFrom": 0, "maxPhyOffset": 0}],
+        "pending_messages": [{"brokerName": "b", "file": "timermetrics", "topic": "alarms", "count": 5}],
+    }
+    assert rows(plain_lake(tmp_path / "lake", found), "SELECT topic, counted FROM timer_topic") == [("alarms", None)]
 
 
 def test_topics_are_counted_as_the_broker_counts(lake: Path) -> None:
@@ -272,6 +287,18 @@ def test_a_wheel_that_disagrees_is_told(tmp_path: Path, table: str, slot: int, c
     )
     told = rows(lake, "SELECT slotTimeMs, problem FROM timer_check WHERE problem IS NOT NULL")
     assert told == [(READ + slot, problem)]
+
+
+@pytest.mark.parametrize(("end", "problem"), [(100, None), (101, "NO_MESSAGE"), (None, "NO_MESSAGE")])
+def test_a_unit_past_the_end_of_a_followed_log_waits_for_its_message(tmp_path: Path, end: int | None, problem: str | None) -> None:
+    # the broker goes on writing timerlog while a batch of the log is read
+    found = {
+        "broker": [{"brokerName": "b", "maxPhyOffset": end or 100, "followedFrom": end}],
+        "timer_log": [{"brokerName": "b", "position": 0, "prevPos": -1, "magic": 1, "slotTimeMs": READ, "physicOffset": 100, "size": 100}],
+        "timer_slot": [{"brokerName": "b", "timeMs": READ, "firstPos": 0, "lastPos": 0, "num": 1}],
+        "timer_checkpoint": [{"brokerName": "b", "lastReadTimeMs": READ, "lastTimerQueueOffset": 1}],
+    }
+    assert rows(plain_lake(tmp_path / "lake", found), "SELECT problem, messages FROM timer_check") == [(problem, 0)]
 
 
 @pytest.mark.parametrize(("flushed", "behind"), [(0, True), (103_948, True), (104_000, False)])
@@ -347,16 +374,15 @@ def test_the_broker_s_lag_takes_the_committed_offset_for_the_pull_offset_and_non
     assert rows(lake, query) == [(0, 5, 5, 0, 5), (1, None, 0, 0, 0)]
 
 
-@pytest.mark.parametrize(("followed", "available"), [(None, 990), (5, 0)])
-def test_a_follow_leaves_no_pull_offset_behind_the_committed_one(tmp_path: Path, followed: int | None, available: int) -> None:
+def test_the_pulled_offset_decides_on_what_is_available(tmp_path: Path) -> None:
     queue = {"brokerName": "b", "topic": "t", "queueId": 0}
     found = {
-        "broker": [{"brokerName": "b", "followedFrom": followed}],
+        "broker": [{"brokerName": "b"}],
         "queue": [queue | {"minOffset": 0, "maxOffset": 1000}],
         "consumer_offset": [queue | {"consumerGroup": "g", "consumerOffset": 1000}],
         "pull_offset": [queue | {"consumerGroup": "g", "pullOffset": 10}],
     }
-    assert rows(plain_lake(tmp_path / "lake", found), "SELECT available, inFlight FROM broker_lag") == [(available, 0)]
+    assert rows(plain_lake(tmp_path / "lake", found), "SELECT available, inFlight FROM broker_lag") == [(990, 0)]
 
 
 def test_an_orderly_pop_holds_what_its_bits_do_not_name(lake: Path) -> None:

@@ -29,6 +29,7 @@ from pipeline.upgrade.upgrade_section import upgrade_section
 from pipeline.upgrade.upgrade_text import WIDTH, show, verdict
 from store_format.broker_version import BrokerVersion
 from tests.makers.plain_lakes import plain_lake
+from tests.truth.places import PROJECT
 
 # a colour, a change of direction, and letters that are two columns wide
 NAME = "\x1b[31m\u202e" + "注文" * 30
@@ -87,6 +88,12 @@ def test_names_from_a_store_reach_no_terminal_as_commands(capsys: pytest.Capture
 def test_the_sentence_on_files_says_which_version_starts_the_store(before: StartedFiles, after: StartedFiles, says: str) -> None:
     starts = ComparedStarts(before=before, after=after, queues_differ=1000, queues=[])
     assert verdict(replace(FOUND, starts=starts))[3] == says
+
+
+def test_the_page_on_upgrades_has_the_sentence_on_a_store_without_groups() -> None:
+    shown = (PROJECT / "docs" / "upgrading.md").read_text("utf-8").partition("```text\n")[2].partition("```")[0]
+    nobody = MovedGroups(committed=0, again=0, again_messages=0, skipped=0, skipped_messages=0, most=[])
+    assert verdict(replace(FOUND, groups=nobody))[1] in " ".join(shown.split())
 
 
 def test_a_report_has_the_rules_and_the_verdict() -> None:

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from store_format.timer.timer_files import DELETE, ROLL, TIMER_LOG, TIMER_WHEEL, slots_of, units_of
+from store_format.timer.timer_files import DELETE, ROLL, TIMER_LOG, TIMER_WHEEL, precision_of, slots_of, units_of
 from tests.truth.golden5 import needs_golden5, store_of
 
 
@@ -48,3 +48,12 @@ def test_the_golden_wheel_counts_the_units_of_its_log() -> None:
     slots = slots_of(np.fromfile(store_of("live") / TIMER_WHEEL, np.uint8))
     due = (log["writeTimeMs"] + log["delayedTime"]) // 1000
     assert {int(slot["time"]): int(slot["num"]) for slot in slots} == dict(zip(*np.unique(due, return_counts=True), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("setting", "steps"),
+    # what MessageStoreConfig of 5.5.0 gives back
+    [(-5, 100), (0, 100), (99, 100), (199, 100), (200, 200), (250, 200), (499, 200), (500, 500), (999, 500), (1000, 1000), (60_000, 1000)],
+)
+def test_steps_are_those_that_the_broker_makes_of_its_setting(setting: int, steps: int) -> None:
+    assert precision_of(setting) == steps
