@@ -118,7 +118,7 @@ def test_a_follow_brings_what_an_import_brings(spark: SparkSession, lake: Path, 
     assert pullsim(*follow)[0] == 0
     assert not rows(spark, found, t.TIMER_LOG)
     living.cut_at(offsets[-1])
-    shutil.copytree(store_of("live") / "timerlog", living.path / "timerlog")
+    shutil.copytree(store_of("live") / "timerlog", living.path / "timerlog", dirs_exist_ok=True)
     shutil.copy2(store_of("live") / "timerwheel", living.path)
     code, out, err = pullsim(*follow)
     assert code == 0, err
