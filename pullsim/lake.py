@@ -425,6 +425,8 @@ def _millis(time: int | dt.datetime | None) -> int | None:
     """The ms since 1970 of a time; None without one."""
     from pipeline.settings.quantities import milliseconds
 
+    if time is not None and not isinstance(time, int | dt.datetime):
+        raise TypeError(f"expected a time as ms since 1970 or as a datetime, found {time!r}")
     return milliseconds(time) if isinstance(time, dt.datetime) else time
 
 

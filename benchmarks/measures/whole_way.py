@@ -1,6 +1,6 @@
 """The measures of the whole way: what a user waits for, from the shell to the exit code, with a cold JVM each time.
 
-Beside the seconds of a command stand the Spark jobs that it runs and the Delta commits that it makes: small work waits for these.
+Beside the seconds of an import or a replay stand the number of Spark jobs that it runs and of Delta commits that it makes.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def _after_bad_record(reading: _Reading, record: struct.Struct, before: int | No
         window = reading.peek(size)
         is_last = len(window) < size
         end = len(window) if is_last else _SEARCHED
-        for at in _places(window, end, record, fraction):
+        for at in _places(window, end, record, before, fraction):
             if reading.at + at > position and _records_at(window, at, record, before, fraction, is_last=is_last):
                 reading.skip(at)
                 found = f"one that cannot be; {reading.at - position} bytes were skipped"
@@ -185,25 +185,34 @@ def _after_bad_record(reading: _Reading, record: struct.Struct, before: int | No
             return Bad(position, what, raw)
 
 
-def _places(window: memoryview, end: int, record: struct.Struct, fraction: int) -> Iterator[int]:
-    """The positions before `end` at which the sizes and the fraction of a record are plausible.
+def _places(window: memoryview, end: int, record: struct.Struct, before: int | None, fraction: int) -> Iterator[int]:
+    """The positions before `end` at which a record may begin: its header and, where it is in the window, the next one are plausible.
 
     They are looked for in ever longer stretches of many positions at once: one by one, a megabyte of garbage would take a second.
     """
-    kind = f"{record.format[0]}u4"
-    end = min(end, len(window) - _RECORD_HEAD + 1)
+    headers = len(window) - _RECORD_HEAD + 1  # positions at which a header fits in
+    if headers <= 0:
+        return
+    # the numbers of four bytes at each position; nothing is copied
+    numbers = [np.ndarray(headers, np.dtype(f"{record.format[0]}u4"), window, place, (1,)) for place in (0, 4, 8, 12)]
+
+    def are_plausible(found: slice | NDArray[np.int64], before: int | NDArray[np.int64] | None) -> NDArray[np.bool_]:
+        seconds, part, kept, length = (number[found] for number in numbers)
+        plausible: NDArray[np.bool_] = (kept > 0) & (kept <= PACKET_MAX) & (kept <= np.maximum(length, 1)) & (part < _MILLION * fraction)
+        if before is not None:
+            plausible &= np.abs(seconds.astype(np.int64) - before) < _YEAR
+        return plausible
+
     start, stretch = 0, _FIRST_STRETCH
-    while start < end:
-        count = min(stretch, end - start)
-        part, kept, length = (_numbers_at(window, start + place, count, kind) for place in (4, 8, 12))
-        plausible = (kept > 0) & (kept <= PACKET_MAX) & (kept <= np.maximum(length, 1)) & (part < _MILLION * fraction)
-        yield from (start + at for at in np.flatnonzero(plausible).tolist())
-        start, stretch = start + count, stretch * 4
-
-
-def _numbers_at(window: memoryview, start: int, count: int, kind: str) -> NDArray[np.uint32]:
-    """The numbers of four bytes at each of `count` positions from `start` on."""
-    return np.ndarray(count, np.dtype(kind), window, start, (1,))
+    while start < min(end, headers):
+        stop = min(start + stretch, end, headers)
+        first = start + np.flatnonzero(are_plausible(slice(start, stop), before))
+        following = first + record.size + numbers[2][first]
+        inside = np.flatnonzero(following < headers)
+        kept = following >= headers
+        kept[inside] = are_plausible(following[inside], numbers[0][first[inside]].astype(np.int64))
+        yield from first[kept].tolist()
+        start, stretch = stop, stretch * 4
 
 
 def _records_at(window: memoryview, at: int, record: struct.Struct, before: int | None, fraction: int, *, is_last: bool) -> bool:

@@ -14,7 +14,7 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, Jobs, engine_options
 from pipeline.commands.given_settings import GivenSettings, rules_option, settings_options
 from pipeline.commands.new_run import now, run_id
-from pipeline.commands.options import lake_option, metrics_at
+from pipeline.commands.options import lake_option, metrics_at, require_lasting_port
 from pipeline.files.stopping import told_to_stop
 from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @click.option(
     "--metrics",
     metavar="FILE|PORT",
-    help="With --follow, Prometheus metrics: a file, written whole after each batch, or [HOST:]PORT.",
+    help="With --follow, Prometheus metrics: a file, written whole each time, or [HOST:]PORT.",
 )
 @settings_options
 @rules_option
@@ -83,6 +83,7 @@ def import_command(
 
     if not follow and (checkpoint or once or trigger is not None or metrics):
         raise click.UsageError("--checkpoint, --trigger, --once and --metrics go with --follow")
+    require_lasting_port(metrics, lasts=not once, otherwise="leave out --once")
     if follow and as_found:
         raise click.UsageError("--follow adds to a store as its start leaves it: leave out --as-found")
     broker_settings = settings.of_store(store)

@@ -14,7 +14,7 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine
 from pipeline.commands.listed import Names, answer, list_options, show_first
 from pipeline.commands.new_run import now, run_id
-from pipeline.commands.options import lake_option, moment
+from pipeline.commands.options import lake_option, moment, require_lasting_port
 from pipeline.lake.asking import Ask, ask_each
 from pipeline.settings.quantities import milliseconds
 from pipeline.terminal import progress_to_stderr, say, show_table, show_values, start_page
@@ -135,13 +135,11 @@ def _published(target: str | None, *, is_whole: bool, watch: bool) -> Iterator[C
         yield lambda _ask, _broker: None
         return
     from pipeline.lag.group_metrics import all_metrics
-    from pipeline.serving.http_server import is_address
     from pipeline.serving.metrics import LastingPublish, metrics_target
 
     if not is_whole:
         raise click.UsageError("--metrics has all groups and topics of a broker: it cannot be combined with --group or --topic")
-    if not watch and is_address(target):
-        raise click.UsageError(f"--metrics {target}: a port answers only while the command runs: give --watch too, or a file")
+    require_lasting_port(target, lasts=watch, otherwise="give --watch too")
     with metrics_target(target, progress_to_stderr) as publish:
         lasting = LastingPublish(publish, progress_to_stderr)
         yield lambda ask, broker: lasting(all_metrics(ask_each(ask), broker, now()))

@@ -134,6 +134,23 @@ def moment(_context: click.Context, _parameter: click.Parameter, value: str | No
     raise click.BadParameter(f"expected ms since 1970 or a time such as 2024-05-01T12:00:00 (UTC), found {value!r}")
 
 
+def require_lasting_port(target: str | None, *, lasts: bool, otherwise: str) -> None:
+    """Check that a command which ends by itself does not publish metrics at a port.
+
+    Args:
+        target: value of --metrics.
+        lasts: whether the command runs until it is stopped.
+        otherwise: what the user can do so that it does.
+
+    Raises:
+        click.UsageError: the target is a port, and the command ends by itself.
+    """
+    from pipeline.serving.http_server import is_address
+
+    if target is not None and not lasts and is_address(target):
+        raise click.UsageError(f"--metrics {target}: a port answers only while the command runs: {otherwise}, or give a file")
+
+
 @contextmanager
 def metrics_at(target: str | None) -> Iterator[Publish | None]:
     """The function that publishes metrics at the target of --metrics; None without a target."""

@@ -1,4 +1,4 @@
-"""Which groups changed since another report: those of both, held against each other.
+"""Compares the groups of a report with those of an earlier one.
 
 Rules: rows are matched by broker and name. A lag that one of the reports does not know is no change, nor are dead letters of a group that
 only one of them has. Where one of them cannot have all groups of the other, only groups of both are compared.

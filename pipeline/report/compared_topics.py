@@ -1,7 +1,7 @@
 """Which topics changed since another report: messages, bytes, rate, and how far back the messages go.
 
-Rule: rows are matched by broker and name, as those of groups are. Surprise: what came to a topic in between does not show, because the
-broker has deleted messages meanwhile.
+Rule: rows are matched by broker and name, as those of groups are. Surprise: the change of the number of messages is not the number of new
+messages, because the broker deletes old ones meanwhile.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def require_span(since: int | None, until: int | None, *, named: tuple[str, str]
         named: what the user calls the two.
 
     Raises:
-        AskedWronglyError: a time is none of those.
+        AskedWronglyError: a time is out of range, or the first does not come before the second.
     """
     for name, stamp in zip(named, (since, until), strict=True):
         if stamp is not None and not 0 <= stamp <= LAST_OF_YEAR_9999:

@@ -45,7 +45,11 @@ class _Server(ThreadingWSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
+            try:
+                super().process_request(request, client_address)
+            except RuntimeError:  # no thread can be started
+                self._free.release()
+                raise
         else:
             self.shutdown_request(request)
 
@@ -64,7 +68,7 @@ class _ServerV6(_Server):
 
 
 class _UntilDeadline(io.RawIOBase):
-    """What a client sends, for so many seconds in all: the timeout of a socket begins again with each byte."""
+    """Reads from a client until a deadline: the timeout of a socket would begin again with each byte."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self._connection, self._end = connection, time.monotonic() + seconds

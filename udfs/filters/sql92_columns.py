@@ -55,7 +55,7 @@ class Texts:
         return None if length < 0 else self.buffer[start : start + length].tobytes().decode("utf-8", "surrogatepass")
 
     def converted(self, row: int, number: int | float) -> v.Value:
-        """Return a text as the class of a number, THROWN if it is none; expressions with many numbers ask for it often."""
+        """Return a text as the class of a number, THROWN if it is no such number; kept, as an expression may have thousands of numbers."""
         key = row, type(number)
         if key not in self._converted:
             self._converted[key] = v.converted(self[row], number)

@@ -187,7 +187,7 @@ def find_texts(buffer, starts, lengths, values, value_ends, found, other, absent
 
 @compiled
 def _borders(part):  # type: ignore[no-untyped-def]
-    """Return for each start of `part`, by its length, how many of its last bytes are its first bytes too; less than all of them."""
+    """Return for each n the length of the longest start of `part[:n]` that is its end too, and shorter than it."""
     borders = np.zeros(len(part) + 1, np.int64)
     same = np.int64(0)
     for at in range(1, len(part)):
@@ -202,7 +202,7 @@ def _borders(part):  # type: ignore[no-untyped-def]
 def find_part(buffer, starts, lengths, part, at_start, at_end, found, other, out):  # type: ignore[no-untyped-def]
     """Write whether each text that is there has `part` in it: at its start, at its end, or anywhere. Other elements of `out` stay.
 
-    `part` has a byte or more. No byte of a text is read twice (Knuth, Morris and Pratt), however alike the text and `part` are.
+    `part` has a byte or more. The time is in proportion to the texts, however alike they and `part` are (Knuth, Morris and Pratt).
     """
     size = len(part)
     borders = _borders(part)

@@ -146,6 +146,11 @@ def test_damaged_records_and_garbage_cost_one_pass() -> None:
     (_, bad) = packets_of(garbage)
     assert isinstance(bad, Bad)
     assert bad.error.endswith("none up to the end of the file, 30000000 bytes")
+    # each of these numbers is a size that can be
+    (_, bad) = packets_of(pcap([(START, b"x" * 40)]) + b"\xff" * 16 + struct.pack("<I", 1) * 1_000_000)
+    assert isinstance(bad, Bad)
+    bad, *_ = packets_of(pcap([]) + b"\xff" * 16 + struct.pack("<I", 1) * 1_000_000)
+    assert isinstance(bad, Bad)
     # one position after the other, and a copy of the search's bytes for each record, took 15 s
     assert time.process_time() - began < 5
 

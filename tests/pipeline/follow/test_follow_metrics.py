@@ -147,6 +147,12 @@ def test_metrics_that_cannot_be_published_at_the_start_end_the_follow(monkeypatc
         followed(told, monkeypatch, lambda *_: pytest.fail("it was started"))
 
 
+def test_a_port_needs_a_follow_that_lasts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["import", str(tmp_path), "--lake", str(tmp_path / "lake"), "--follow", "--once", "--metrics", "9466"]) == 2
+    said = "--metrics 9466: a port answers only while the command runs: leave out --once, or give a file"
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", ["--metrics m.prom", "--checkpoint c", "--trigger 0", "--once"])
 def test_options_of_a_follow_need_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
