@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 # the first example of a test compiles what it calls
 settings.register_profile("pullsim", deadline=None)
 settings.load_profile("pullsim")
+
+# a shell starts what runs in the background with Ctrl-C ignored, and so would every command that a test starts and interrupts
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
