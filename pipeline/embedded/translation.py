@@ -269,6 +269,10 @@ def _timestamp_millis(node: exp.Anonymous) -> None:
     node.replace(duck("make_timestamptz(x * 1000)", x=node.expressions[0]))
 
 
+def _unix_millis(node: exp.UnixMillis) -> None:
+    node.replace(duck("epoch_us(x) // 1000", x=node.this))  # epoch_ms rounds; times before 1970 are not asked for
+
+
 def _json_map(node: exp.VarMap) -> None:
     node.replace(_call("map", node.args["keys"], node.args["values"]))
 
@@ -306,6 +310,7 @@ _CHANGES: Final[dict[type[exp.Expr], Callable[[Any], None]]] = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.VarMap: _json_map,
+    exp.UnixMillis: _unix_millis,
     exp.Like: _like,
 }
 _CALLS: Final[dict[str, Callable[[Any], None]]] = {

@@ -353,7 +353,13 @@ def test_functions_and_operators_are_those_of_spark(lake: Path, query: str, valu
 
 
 @pytest.mark.parametrize(
-    ("query", "value"), [("CAST(7 / 2 AS BIGINT)", 3), ("CAST(-7 / 4 AS INT)", -1), ("CAST(avg(queueId + 1.9D) AS INT)", 1)]
+    ("query", "value"),
+    [
+        ("CAST(7 / 2 AS BIGINT)", 3),
+        ("CAST(-7 / 4 AS INT)", -1),
+        ("CAST(avg(queueId + 1.9D) AS INT)", 1),
+        ("unix_millis(TIMESTAMP '2026-01-01 00:00:00.001999Z')", 1767225600001),
+    ],
 )
 def test_casts_in_views_cut_off_and_do_not_round(lake: Path, query: str, value: int) -> None:
     assert list(EmbeddedLake(str(lake)).query(f"SELECT {query} FROM queue LIMIT 1").rows) == [(value,)]
