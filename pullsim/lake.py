@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pullsim.rows import Rows
 from pullsim.shown import Explained, Page
@@ -393,6 +393,7 @@ def import_store(
     from pipeline.files.given_files import require_store
     from pipeline.files.object_store import is_s3, require_bucket
     from pipeline.importing import import_store as importing
+    from pipeline.importing.small_store import import_small_store
     from pipeline.lake.lake import Lake as SparkLake
     from pipeline.terminal import progress_to_stderr
     from pullsim.session import session
@@ -403,19 +404,20 @@ def import_store(
     on_s3 = [one for one in (path, os.fspath(lake)) if is_s3(one)]
     for one in on_s3:
         require_bucket(one)
-    into = SparkLake(session(s3=bool(on_s3)) if spark is None else spark, os.fspath(lake))
+    given: dict[str, Any] = {
+        "broker": importing.broker_of(path, broker_name, broker_settings),
+        "layout": None if layout == "auto" else layout,
+        "settings": broker_settings,
+        "as_found": as_found,
+        "run_id": run_id(),
+        "now": now,
+        "progress": progress_to_stderr,
+    }
     with _job():
-        done = importing.import_store(
-            into,
-            path,
-            broker=importing.broker_of(path, broker_name, broker_settings),
-            layout=None if layout == "auto" else layout,
-            settings=broker_settings,
-            as_found=as_found,
-            run_id=run_id(),
-            now=now,
-            progress=progress_to_stderr,
-        )
+        done = None if spark is not None else import_small_store(os.fspath(lake), path, on_spark=lambda _: None, **given)
+        if done is None:
+            into = SparkLake(session(s3=bool(on_s3)) if spark is None else spark, os.fspath(lake))
+            done = importing.import_store(into, path, **given)
     for note in done.notes:
         progress_to_stderr(f"note: {note}")
     return Lake(lake, spark=spark)

@@ -14,8 +14,8 @@ from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from pipeline.files.output_file import output_file, write_lines
 from pipeline.files.store_files import filesystem_of
-from pipeline.lake.local_rows import frame_of
 from pipeline.settings.settings import nearest
+from pipeline.tasks.local_rows import frame_of
 from store_format.errors import UnusableInputError, printable, quoted_error
 
 if TYPE_CHECKING:

@@ -28,13 +28,13 @@ from pipeline.capture.registrations import BATCH_ROWS, batches_of, with_registra
 from pipeline.capture.segments import COLUMNS, PackedSegments, pack_segments
 from pipeline.delta.delta_sql import literal
 from pipeline.files.store_files import filesystem_of, refuse_pipe
-from pipeline.lake.computed_once import kept
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import capture_tables as ct
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.schema.table import Table
+from pipeline.tasks.computed_once import kept
 from store_format.errors import StoreError, without_credentials
 
 BUFFER_BYTES = 1 << 20

@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 from pipeline.capture.pull_checks import checked
 from pipeline.capture.replay_captured import PROCESSED_AT, captured_pulls, request_json
 from pipeline.files.output_file import output_file, write_lines
-from pipeline.lake.computed_once import kept
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.requests.request_lines import SCHEMA
 from pipeline.settings.settings import BrokerSettings
+from pipeline.tasks.computed_once import kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

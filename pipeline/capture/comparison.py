@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.computed_once import kept
 from pipeline.replay.replay import At
+from pipeline.tasks.computed_once import kept
 
 _SHOWN_DIFFERENCES = 3
 _FIELDS = ("code", "nextBeginOffset", "minOffset", "maxOffset", "bodySha256")

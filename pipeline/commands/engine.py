@@ -35,6 +35,11 @@ class Engine:
     conf: dict[str, str] = field(default_factory=dict)
     verbose: bool = False
 
+    @property
+    def is_given(self) -> bool:
+        """Whether Spark was asked for: by --master, --conf or spark-submit."""
+        return self.master is not None or bool(self.conf) or "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
+
     @contextmanager
     def session(
         self,
@@ -99,13 +104,12 @@ class Engine:
         Raises:
             click.UsageError: only DuckDB may answer, and cannot.
         """
-        of_spark = self.master is not None or self.conf or "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
-        if reader == "spark" or (reader == "auto" and of_spark):
+        if reader == "spark" or (reader == "auto" and self.is_given):
             if self.verbose:
                 given = "--engine spark was" if reader == "spark" else "--master, --conf or spark-submit were"
                 progress_to_stderr(f"Spark answers: {given} given")
             return False
-        if of_spark:
+        if self.is_given:
             raise click.UsageError("--engine duckdb cannot be combined with --master, --conf or spark-submit: DuckDB runs in this process")
         from pipeline.embedded.database import EmbeddedLake
         from pipeline.embedded.opened_tables import NotSupportedError

@@ -98,12 +98,17 @@ def import_command(
         now=now,
         progress=progress_to_stderr,
     )
+    needs_spark = follow or engine.is_given
+    if not needs_spark and (small := _import_without_spark(store, lake, importing, broker_settings, engine)):
+        _tell(small)
+        return
     ends = once or not follow
     # tasks write the tables of a new lake, Spark the others
     by_tasks = not follow and layout != "clustered" and not os.path.exists(lake)
     jobs: Jobs = "short" if by_tasks else "long" if ends else "endless"
     with metrics_at(metrics) as publish, engine.session(jobs, store=store, workers=True, leave_classes=ends) as spark:
-        progress_to_stderr(broker_settings.told_version)
+        if needs_spark:  # else it was told already
+            progress_to_stderr(broker_settings.told_version)
         opened = Lake(spark, lake)
         if follow:
             again = lambda into: importing(into, run_id=run_id())  # noqa: E731
@@ -111,6 +116,24 @@ def import_command(
             _follow(opened, store, name, broker_settings, again, checkpoint, publish, once=once, trigger=pause)
             return
         done = importing(opened, run_id=run_id())
+    _tell(done)
+
+
+def _import_without_spark(store: str, lake: str, importing: partial[Imported], settings: BrokerSettings, engine: Engine) -> Imported | None:
+    """Import a small store without Spark; None where Spark has to."""
+    from pipeline.files.given_files import require_store
+    from pipeline.importing.small_store import import_small_store
+
+    def tell_why(reason: str) -> None:
+        if engine.verbose:
+            progress_to_stderr(f"Spark imports: {reason}")
+
+    require_store(store)
+    progress_to_stderr(settings.told_version)
+    return import_small_store(lake, on_spark=tell_why, run_id=run_id(), **importing.keywords)
+
+
+def _tell(done: Imported) -> None:
     for note in done.notes:
         say(f"note: {note}")
     say(

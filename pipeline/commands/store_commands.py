@@ -123,8 +123,8 @@ def verify_command(
     Below the findings stand their causes, the worst first: what follows from each, what to do, and what the broker's start would do to
     the store. docs/findings.md explains each code. As json, each line is an object, whose row is file, finding, cause, start or summary.
     """
-    from pipeline.lake.computed_once import computed_once
     from pipeline.lake.opened_broker import OpenedBroker
+    from pipeline.tasks.computed_once import computed_once
     from pipeline.verify.verify_lake import verify_lake
     from pipeline.verify.verify_store import verify_store
 

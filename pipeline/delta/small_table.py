@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.table import ProtocolVersions
 
 from pipeline.files.object_store import is_s3, s3_access
 from pipeline.files.store_files import filesystem_of, is_uri
@@ -47,10 +48,20 @@ def opened_table(path: str, version: int | None = None, *, to_read: bool = False
     uri, options = place_of(path)
     table = DeltaTable(uri, version=version, storage_options=options)
     protocol = table.protocol()
-    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    features = _features(protocol)
     taken = _PLAIN_FEATURES | _WRITER_FEATURES if to_read else _PLAIN_FEATURES
     is_plain = features <= taken and (protocol.min_writer_version <= 2 or protocol.min_writer_version == 7)
     return table if is_plain and protocol.min_reader_version in {1, 3} else None
+
+
+def named_features(path: str) -> set[str]:
+    """The features that the newest version of the Delta table at `path` names; tables of old protocols name none."""
+    uri, options = place_of(path)
+    return _features(DeltaTable(uri, storage_options=options).protocol())
+
+
+def _features(protocol: ProtocolVersions) -> set[str]:
+    return {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
 
 
 def added_files(table: DeltaTable) -> pa.Table:

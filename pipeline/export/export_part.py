@@ -25,10 +25,10 @@ from pipeline.export.part_files import write_checkpoint, write_config, write_ind
 from pipeline.export.part_plan import LogPlan, Part, entries_of_part, moved_messages
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.files.store_files import local_path
-from pipeline.lake.computed_once import computed_once
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.log_records import RECORD_COLUMNS, write_records
 from pipeline.schema import tables as t
+from pipeline.tasks.computed_once import computed_once
 from store_format.big_endian import Bytes
 from store_format.errors import StoreError
 from store_format.files.mapped_files import FILE_NAME_DIGITS, offset_to_file_name

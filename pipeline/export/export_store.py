@@ -24,7 +24,6 @@ from pyspark.sql import functions as F
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.files.output_file import OutputError
 from pipeline.files.store_files import is_uri, local_path
-from pipeline.lake.computed_once import kept
 from pipeline.lake.data_files import rows_for_tasks
 from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
@@ -33,6 +32,7 @@ from pipeline.rows.log_records import RECORD_COLUMNS, write_records
 from pipeline.rows.unmapped_files import FOLDER
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
+from pipeline.tasks.computed_once import kept
 from store_format.errors import StoreError
 from store_format.files.mapped_files import offset_to_file_name
 from store_format.layout import CQ_STORE_UNIT_SIZE

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pipeline.lake.computed_once import computed_once
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from pipeline.settings.settings import nearest
+from pipeline.tasks.computed_once import computed_once
 from store_format.errors import StoreError
 from store_format.layout import BLANK_SIZE
 

@@ -25,10 +25,8 @@ from pipeline.follow.growth import QUEUE_KEY, SEGMENT_KEY, Growth
 from pipeline.follow.log_tail import Event, LogTail
 from pipeline.importing.import_store import Imported
 from pipeline.lag.lag_history import append_observation
-from pipeline.lake.computed_once import computed_once, kept
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
-from pipeline.lake.local_rows import frame_of
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.config_tables import FILE_OF, FILES_OF_5, config_rows
 from pipeline.schema import tables as t
@@ -36,6 +34,8 @@ from pipeline.schema.follow_tables import FOLLOW_EVENT
 from pipeline.schema.lag_tables import LAG_HISTORY
 from pipeline.settings.quantities import milliseconds
 from pipeline.stream.batch_work import BatchWork
+from pipeline.tasks.computed_once import computed_once, kept
+from pipeline.tasks.local_rows import frame_of
 from store_format.errors import ConfigFileError
 from store_format.layout import CQ_STORE_UNIT_SIZE
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pipeline.delta.delta_sql import literal
 from pipeline.files.store_files import StoreFiles
 from pipeline.lake.lake_writer import LakeWriter
-from pipeline.lake.local_rows import frame_of
 from pipeline.rows.config_tables import timer_checkpoint_rows
 from pipeline.rows.timer_rows import log_files, timer_rows
 from pipeline.schema.tables import TIMER_CHECKPOINT
 from pipeline.schema.timer_tables import TIMER_LOG, TIMER_SLOT
 from pipeline.settings.settings import BrokerSettings
+from pipeline.tasks.local_rows import frame_of
+from pipeline.tasks.work import SparkTasks
 from store_format.timer.timer_files import TIMER_WHEEL
 
 # a read of all units may take long; this many times as long passes until the next one
@@ -53,7 +54,7 @@ class FollowedTimer:
         mine = f"brokerName = {literal(self.broker)}"
         clock = frame_of(writer.spark, timer_checkpoint_rows(self.store, self.broker))
         writer.replace_rows(TIMER_CHECKPOINT, clock, mine)
-        for rows in timer_rows(writer.spark, self.store, self.broker, self.settings):
+        for rows in timer_rows(SparkTasks(writer.spark), self.store, self.broker, self.settings):
             for table in (TIMER_SLOT, TIMER_LOG):
                 writer.replace_rows(table, rows.frame(table), mine)
         self._due = self.now() + _PAUSE * (self.now() - started)

@@ -13,20 +13,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.load_store import LoadedStore
+from pipeline.importing.loaded_queues import LOADED_QUEUE, totals_of
 from pipeline.importing.log_survey import FileSurvey, survey_log
-from pipeline.importing.store_source import LOADED_QUEUE
-from pipeline.lake.computed_once import computed_once
-from pipeline.lake.local_rows import frame_of_tasks
 from pipeline.rows.unmapped_files import FOLDER, walk_tree
-from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.arrow_types import arrow_schema, arrow_table
 from pipeline.schema.tables import STORE_FILE
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
+from pipeline.tasks.work import Tasks, Work, of_items
 from store_format.big_endian import Bytes
 from store_format.errors import NotAStoreError
 from store_format.files.files import Entry, FilePath
@@ -49,14 +46,14 @@ class FoundStore:
     """
 
     loaded: LoadedStore
-    odd: DataFrame
+    odd: Work
 
 
-def find_store(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> FoundStore:
+def find_store(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSettings) -> FoundStore:
     """Read the files of a store as they are.
 
     Args:
-        spark: the session.
+        tasks: what does the work.
         store: the store's files.
         broker: value of brokerName in the rows.
         settings: the broker's settings; file sizes that they do not have are inferred from the files.
@@ -76,9 +73,8 @@ def find_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     for topic, queue_id in queues:
         odd += _odd_files(store, (CONSUME_QUEUE, topic, str(queue_id)), sizes.consume_queue)
     visible = store.changed({}, frozenset(odd))
-    log, surveys = _log(spark, visible)
-    rows = computed_once(_queue_rows(spark, visible, broker, topics))
-    wrote = rows.agg(F.coalesce(F.sum("wrote"), F.lit(0)).alias("bytes")).first()
+    log, surveys = _log(tasks, visible)
+    rows = _queue_rows(tasks, visible, broker, topics).once()
     return FoundStore(
         loaded=LoadedStore(
             store=visible,
@@ -87,11 +83,11 @@ def find_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
             surveys=surveys,
             queues=rows,
             queue_count=len(queues),
-            entry_count=0 if wrote is None else wrote["bytes"] // CQ_STORE_UNIT_SIZE,
+            entry_count=totals_of(rows).wrote // CQ_STORE_UNIT_SIZE,
             notes=tuple(f"{store.path_of(*path)}: nothing that a broker takes, kept as it is" for path in odd),
             version=settings.version,
         ),
-        odd=spark.createDataFrame([row for path in odd for row in _rows_of_odd(store, broker, path)], STORE_FILE.schema),
+        odd=tasks.of_rows(arrow_table(STORE_FILE, (row for path in odd for row in _rows_of_odd(store, broker, path)))),
     )
 
 
@@ -123,10 +119,10 @@ def _mapped(store: StoreFiles, *folder: str) -> tuple[MappedFile, ...]:
     )
 
 
-def _log(spark: SparkSession, store: StoreFiles) -> tuple[RecoveredLog, tuple[FileSurvey, ...]]:
+def _log(tasks: Tasks, store: StoreFiles) -> tuple[RecoveredLog, tuple[FileSurvey, ...]]:
     """The commit log up to the end of its last record, and the survey of each file; the broker creates files in advance."""
     files = _mapped(store, COMMIT_LOG)
-    surveys = survey_log(spark, store, files, check_crc=None)
+    surveys = survey_log(tasks, store, files, check_crc=None)
     last = max((found.index for found in surveys if found.walked), default=-1)
     wrote = [file.length if index < last else surveys[index].walked for index, file in enumerate(files)]
     return RecoveredLog(files=tuple(replace(file, wrote=end) for file, end in zip(files, wrote, strict=True)), ended=None), tuple(surveys)
@@ -143,13 +139,13 @@ def _rows_of_odd(store: StoreFiles, broker: str, path: FilePath) -> Iterator[tup
 # queues: what tasks do ----------------------------------------------------------------------------------------------------------------
 
 
-def _queue_rows(spark: SparkSession, store: StoreFiles, broker: str, topics: Sequence[str]) -> DataFrame:
+def _queue_rows(tasks: Tasks, store: StoreFiles, broker: str, topics: Sequence[str]) -> Work:
     groups = [topics[start : start + _TOPICS_A_TASK] for start in range(0, len(topics), _TOPICS_A_TASK)]
 
     def queues(group: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return (_queue(store, broker, topic, queue_id) for topic in group for queue_id in lf.queue_ids(store, topic))
 
-    return frame_of_tasks(spark, groups, queues, LOADED_QUEUE.schema)
+    return of_items(tasks, groups, queues, LOADED_QUEUE.schema)
 
 
 def _queue(store: StoreFiles, broker: str, topic: str, queue_id: int) -> pa.RecordBatch:

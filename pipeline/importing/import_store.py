@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import pairwise
@@ -18,36 +19,35 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from pipeline.delta.delta_sql import Placement
-from pipeline.delta.task_rows import TaskRows, rows_of
+from pipeline.delta.table_files import FileWriter
 from pipeline.files.object_store import is_s3, require_keys
 from pipeline.files.store_files import StoreFiles, filesystem_of, is_uri
 from pipeline.importing.found_store import find_store
 from pipeline.importing.load_store import LoadedStore, load_store, with_extension
+from pipeline.importing.loaded_queues import file_rows, queue_rows, segments_by_age
 from pipeline.importing.store_source import LOG_TABLES, read_stretch
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
-from pipeline.lake.local_rows import items_of, work_of
 from pipeline.lake.session import INTERPRETED_PLANS, temporary_settings
 from pipeline.rows.config_tables import config_rows
 from pipeline.rows.index_tables import index_rows
 from pipeline.rows.log_batches import Stretch
 from pipeline.rows.property_batches import read_packed
-from pipeline.rows.queue_batches import SEGMENT_ENTRIES, QueueReader, read_entries
+from pipeline.rows.queue_batches import QueueReader, read_entries
 from pipeline.rows.timer_rows import TIMER_TABLES, timer_rows
 from pipeline.rows.topic_partitions import NULL_PARTITION
-from pipeline.rows.unmapped_files import FOLDER, file_ranges, other_files
+from pipeline.rows.unmapped_files import file_ranges, other_files
 from pipeline.schema import tables as t
-from pipeline.schema.arrow_types import arrow_table
+from pipeline.schema.arrow_types import arrow_schema, arrow_table
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
+from pipeline.tasks.task_rows import TaskRows, rows_as_they_are
+from pipeline.tasks.work import Batches, DriverTasks, SparkTasks, Tasks, Work, items_of, of_items
 from store_format.errors import StoreError, without_credentials
 from store_format.files.mapped_files import MappedFile
 from store_format.index.index_file import IndexSizes
-from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
 # with more (topic, queueId) pairs than this, partitions cost more than they save, and `--layout auto` clusters the tables
@@ -124,19 +124,20 @@ def import_store(
     if not as_found:
         settings = with_extension(settings, store)
     progress("looking at the files" if as_found else "recovering the commit log and the queues as the broker's load does")
-    with temporary_settings(lake.spark, INTERPRETED_PLANS):
-        loaded, files = rows_of_store(lake.spark, store, broker, settings, as_found=as_found)
+    tasks = SparkTasks(lake.spark) if lake.has_session else DriverTasks()
+    with _short_plans(lake):
+        loaded, files = rows_of_store(tasks, store, broker, settings, as_found=as_found)
     config = config_rows(store, broker, as_found=as_found)
-    index = index_rows(lake.spark, loaded.store, broker, settings)
+    index = index_rows(tasks, loaded.store, broker, settings)
     lake.at = lake.newest()  # the import depends on nothing that was read of the lake before
     writer = LakeWriter(lake, run_id=run_id, what="import", broker=broker)
     placement = _placement(writer, loaded, layout)
     progress(f"writing {loaded.messages:,} messages and {loaded.queue_count:,} queues")
-    timer = timer_rows(writer.spark, store, broker, settings)
-    rows = (*_rows_of_files_and_queues(loaded, files, broker, writer.spark), index.entries, *timer)
+    timer = timer_rows(tasks, store, broker, settings)
+    rows = (*_rows_of_files_and_queues(tasks, loaded, files, broker), index.entries, *timer)
     broker_row = _broker_row(loaded, broker, settings, index.sizes, placement.layout, as_found)
     small = {**config.tables, t.CHECKPOINT: index.checkpoint, t.BROKER: broker_row}
-    _replace(writer, placement, rows, small | ({} if timer else {table: arrow_table(table, ()) for table in TIMER_TABLES}))
+    _replace(tasks, writer, placement, rows, small | ({} if timer else {table: arrow_table(table, ()) for table in TIMER_TABLES}))
     return Imported(
         broker=broker,
         lake_version=writer.commit(now()),
@@ -156,16 +157,15 @@ def import_store(
     )
 
 
-def _rows_of_files_and_queues(loaded: LoadedStore, files: DataFrame, broker: str, spark: SparkSession) -> tuple[TaskRows, ...]:
-    stretches = _stretches(loaded, spark)
-    tasks = max(len(stretches), _tasks_of_queues(loaded, spark))
+def _rows_of_files_and_queues(tasks: Tasks, loaded: LoadedStore, files: Work, broker: str) -> tuple[TaskRows, ...]:
+    stretches = _stretches(tasks, loaded)
     return (
-        _rows_of_log(loaded.store, stretches, broker, spark),
-        packed_rows(loaded, broker, spark),
-        _rows_of_entries(loaded, broker, spark),
-        rows_of(t.QUEUE, loaded.queues.select(*t.QUEUE.names).distinct()),
-        rows_of(t.STORE_FILE, files),
-        file_ranges(files, loaded.store, broker, tasks),
+        _rows_of_log(tasks, loaded.store, stretches, broker),
+        packed_rows(tasks, loaded, broker),
+        _rows_of_entries(tasks, loaded, broker),
+        rows_as_they_are(t.QUEUE, queue_rows(loaded.queues)),
+        rows_as_they_are(t.STORE_FILE, files),
+        file_ranges(files, loaded.store, broker, max(len(stretches), _tasks_of_queues(tasks, loaded))),
     )
 
 
@@ -217,62 +217,64 @@ def _placement(writer: LakeWriter, loaded: LoadedStore, asked: t.Layout | None) 
     return Placement(layout, named_folders=loaded.names_folders)
 
 
-def _replace(writer: LakeWriter, placement: Placement, rows: Sequence[TaskRows], small: Mapping[t.Table, pa.Table]) -> None:
+@contextmanager
+def _short_plans(lake: Lake) -> Iterator[None]:
+    """Let Spark interpret the plans of the block, where there is a session: their tasks do the work, and compiling a plan takes longer."""
+    with temporary_settings(lake.spark, INTERPRETED_PLANS) if lake.has_session else nullcontext():
+        yield
+
+
+def _replace(tasks: Tasks, writer: LakeWriter, placement: Placement, rows: Sequence[TaskRows], small: Mapping[t.Table, pa.Table]) -> None:
     """Replace the broker's rows in tables by rows that tasks make, and in others by `small` ones."""
     tables = dict.fromkeys(table for one in rows for table in one.tables)
     writers = {table: writer.replacing_writer(table, placement) for table in tables}
-    plans = INTERPRETED_PLANS if all(writers.values()) else {}
-    with temporary_settings(writer.spark, plans), ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+    with _short_plans(writer.lake) if all(writers.values()) else nullcontext(), ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
         written = [pool.submit(one.files, [found for table in one.tables if (found := writers[table])]) for one in rows]
         replaced = []
         for table in [table for table in tables if not writers[table]]:
-            frame = reduce(DataFrame.unionByName, [one.frame(table) for one in rows if table in one.tables])
-            replaced.append(pool.submit(writer.replace_broker, table, _distinct(table, frame), placement))
+            all_rows = reduce(lambda left, right: left.joined(right), (one.rows(table) for one in rows if table in one.tables))
+            replaced.append(pool.submit(writer.replace_broker, table, _distinct(table, all_rows).frame, placement))
         try:
             files = [file for step in written for file in step.result()]
             for step in replaced:
                 step.result()
         finally:
             pool.shutdown(cancel_futures=True)
-    for table in [table for table in tables if writers[table]]:
-        mine = [file for file in files if file["table"] == table.name]
-        writer.replace_broker(table, _distinct_files(writer, table, mine), placement)
+    for table, found in writers.items():
+        if found is not None:
+            mine = [file for file in files if file["table"] == table.name]
+            writer.replace_broker(table, _distinct_files(tasks, table, found, mine), placement)
     for table, given in small.items():
         if table not in t.IMPORTED_OF_5 or given.num_rows or table.name in writer.lake.at.tables:
             writer.replace_broker(table, given, placement)
 
 
-def _distinct(table: t.Table, rows: DataFrame) -> DataFrame:
+def _distinct(table: t.Table, rows: Work) -> Work:
     """The rows without those that entries share, which have one row in odd_entry."""
-    return rows.dropDuplicates([*table.key]) if table is t.ODD_ENTRY else rows
+    return rows.distinct(table.key) if table is t.ODD_ENTRY else rows
 
 
-def _distinct_files(writer: LakeWriter, table: t.Table, files: list[dict[str, Any]]) -> DataFrame | list[dict[str, Any]]:
+def _distinct_files(tasks: Tasks, table: t.Table, writer: FileWriter, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The files of a table, written again where their rows may not be distinct."""
     if table is not t.ODD_ENTRY or not files:
         return files
-    paths = [(f"{writer.lake.path(table.name)}/{file['path']}",) for file in files]
-    return _distinct(table, writer.spark.createDataFrame(paths, "path STRING").mapInArrow(_rows_of_parquet, table.schema))
+    paths = [f"{writer.folder}/{file['path']}" for file in files]
+    rows = of_items(tasks, paths, _rows_of_parquet, table.schema)
+    return rows_as_they_are(table, _distinct(table, rows)).files((writer,))
 
 
-def _rows_of_parquet(paths: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of Parquet files; Spark's own reader would take brackets in a path for a pattern."""
-    for batch in paths:
-        for path in batch.column("path").to_pylist():
-            filesystem, inside = filesystem_of(path)
-            yield from pq.read_table(inside, filesystem=filesystem).to_batches()
+def _rows_of_parquet(path: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file; Spark's own reader would take brackets in a path for a pattern."""
+    filesystem, inside = filesystem_of(path)
+    yield from pq.read_table(inside, filesystem=filesystem).to_batches()
 
 
-def spark_parallelism(spark: SparkSession) -> int:
-    """The number of tasks after a shuffle in this session, the least number of tasks for a write."""
-    return int(spark.conf.get("spark.sql.shuffle.partitions") or 8)
-
-
-def _stretches(loaded: LoadedStore, spark: SparkSession) -> list[Stretch]:
+def _stretches(tasks: Tasks, loaded: LoadedStore) -> list[Stretch]:
     """The stretches of the log that tasks read and write sorted by queue: long enough that the files of many queues are not tiny."""
     cuts = loaded.cuts
     pieces = [_pieces(file, cuts[file.name]) for file in loaded.log.files]
     wanted = min(max(math.ceil(loaded.queue_count / _QUEUES_A_PIECE), _PIECES_LEAST), _PIECES_MOST)
-    together = max(min(wanted, sum(map(len, pieces)) // spark_parallelism(spark)), 1)
+    together = max(min(wanted, sum(map(len, pieces)) // tasks.parallelism), 1)
     return [Stretch(file, *run) for file, found in zip(loaded.log.files, pieces, strict=True) for run in _joined(found, together)]
 
 
@@ -285,79 +287,68 @@ def _joined(pieces: Sequence[tuple[int, int]], together: int) -> list[tuple[int,
     return [(run[0][0], run[-1][1]) for run in runs]
 
 
-def _tasks_of_queues(loaded: LoadedStore, spark: SparkSession) -> int:
+def _tasks_of_queues(tasks: Tasks, loaded: LoadedStore) -> int:
     busy = max(math.ceil(loaded.entry_count / _ENTRIES_A_TASK), math.ceil(loaded.queue_count / _QUEUES_A_TASK))
-    return max(min(spark_parallelism(spark), busy), 1)
+    return max(min(tasks.parallelism, busy), 1)
 
 
-def _rows_of_log(store: StoreFiles, stretches: Sequence[Stretch], broker: str, spark: SparkSession) -> TaskRows:
-    def read(work: Iterator[pa.RecordBatch], wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _rows_of_log(tasks: Tasks, store: StoreFiles, stretches: Sequence[Stretch], broker: str) -> TaskRows:
+    def read(work: Batches, wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
         for stretch in items_of(work, stretches):
             yield from read_stretch(store, broker, stretch, wanted)
 
-    return TaskRows(work=work_of(spark, stretches), tables=LOG_TABLES, read=read)
+    return TaskRows(work=tasks.of_items(stretches), tables=LOG_TABLES, read=read)
 
 
-def packed_rows(loaded: LoadedStore, broker: str, spark: SparkSession) -> TaskRows:
+def packed_rows(tasks: Tasks, loaded: LoadedStore, broker: str) -> TaskRows:
     """The rows of the tables that are packed from each queue file.
 
     Segments of the same age are stored together. A segment's age is the number of times that its queue has doubled since, so pulls at the
     ends of queues read one or two files of a table.
     """
-    placed = _placed(loaded, spark, ("age", "topic", "queueId", "fromOffset", "segment"))
+    placed = _placed(tasks, loaded, ("age", "topic", "queueId", "fromOffset", "segment"))
     reader = QueueReader(loaded.store, broker, loaded.log_index, loaded.version)
     return TaskRows(work=placed, tables=(t.CONSUME_QUEUE_SEGMENT, t.CONSUME_QUEUE_PROPERTIES), read=partial(read_packed, reader))
 
 
-def _rows_of_entries(loaded: LoadedStore, broker: str, spark: SparkSession) -> TaskRows:
-    placed = _placed(loaded, spark, ("topic", "queueId", "fromOffset", "segment"))
+def _rows_of_entries(tasks: Tasks, loaded: LoadedStore, broker: str) -> TaskRows:
+    placed = _placed(tasks, loaded, ("topic", "queueId", "fromOffset", "segment"))
     reader = QueueReader(loaded.store, broker, loaded.log_index, loaded.version)
     return TaskRows(work=placed, tables=(t.CONSUME_QUEUE, t.ODD_ENTRY), read=partial(read_entries, reader))
 
 
-def _placed(loaded: LoadedStore, spark: SparkSession, place: Sequence[str]) -> DataFrame:
+def _placed(tasks: Tasks, loaded: LoadedStore, place: Sequence[str]) -> Work:
     """The segments of the queue files in the order of the columns `place`, over tasks of about equal size."""
-    segments = segments_by_age(loaded.queues)
-    parts = max(_tasks_of_queues(loaded, spark), math.ceil(loaded.entry_count / _ENTRIES_A_FILE))
-    spread = segments.coalesce(1) if parts == 1 else segments.repartitionByRange(parts, *place)
-    return spread.sortWithinPartitions(*place)
+    parts = max(_tasks_of_queues(tasks, loaded), math.ceil(loaded.entry_count / _ENTRIES_A_FILE))
+    return segments_by_age(loaded.queues).ordered(parts, place)
 
 
-def segments_by_age(queues: DataFrame) -> DataFrame:
-    """The rows of loaded_queue, once for each `segment` of each file, with its `age`: log2 of one plus the number of later segments."""
-    last = f"(wrote DIV {CQ_STORE_UNIT_SIZE} - 1)"
-    later_segments = f"(maxOffset - fromOffset DIV {CQ_STORE_UNIT_SIZE}) DIV {SEGMENT_ENTRIES} - segment"
-    segments = F.expr(f"explode(sequence(0L, {last} DIV {SEGMENT_ENTRIES}))")
-    numbered = queues.where(f"name IS NOT NULL AND {last} >= 0").withColumn("segment", segments)
-    return numbered.withColumn("age", F.expr(f"CAST(log2(1 + greatest({later_segments}, 0)) AS INT)"))
-
-
-def rows_of_store(
-    spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings, *, as_found: bool
-) -> tuple[LoadedStore, DataFrame]:
-    """The store in the form that an import needs, and its rows of store_file, followed by the columns of the queues' rows."""
+def rows_of_store(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSettings, *, as_found: bool) -> tuple[LoadedStore, Work]:
+    """The store in the form that an import needs, and its rows of store_file."""
     if not as_found:
-        loaded = load_store(spark, store, broker, settings)
-        return loaded, _rows_of_files(loaded, broker, spark)
-    found = find_store(spark, store, broker, settings)
-    return found.loaded, _rows_of_files(found.loaded, broker, spark).unionByName(found.odd, allowMissingColumns=True)
+        loaded = load_store(tasks, store, broker, settings)
+        return loaded, _rows_of_files(tasks, loaded, broker)
+    found = find_store(tasks, store, broker, settings)
+    return found.loaded, _rows_of_files(tasks, found.loaded, broker).joined(found.odd)
 
 
-def _rows_of_files(loaded: LoadedStore, broker: str, spark: SparkSession) -> DataFrame:
-    log_files = [(COMMIT_LOG, f.name, f.from_offset, f.length, f.wrote, f.mtime_ms, f"{COMMIT_LOG}/{f.name}") for f in loaded.log.files]
-    ddl = "kind STRING, name STRING, fromOffset BIGINT, length BIGINT, wrote BIGINT, mtimeMs BIGINT, path STRING"
-    log = spark.createDataFrame(log_files, ddl)
-    folder = F.concat_ws("/", F.lit(CONSUME_QUEUE), "topic", F.col("queueId").cast("STRING"))
-    queues = (
-        loaded.queues.where("name IS NOT NULL OR hasFolder")
-        .withColumn("kind", F.when(F.isnull("name"), FOLDER).otherwise(CONSUME_QUEUE))
-        .withColumn("path", F.concat_ws("/", folder, "name"))
-        .withColumn("name", F.coalesce("name", F.col("queueId").cast("STRING")))
-        .withColumn("length", F.coalesce("length", F.lit(0)))
-    )
-    others = other_files(spark, loaded.store, broker, has_log=bool(loaded.log.files))
-    all_files = queues.unionByName(others, allowMissingColumns=True).unionByName(log, allowMissingColumns=True)
-    return all_files.withColumn("brokerName", F.lit(broker))
+def _rows_of_files(tasks: Tasks, loaded: LoadedStore, broker: str) -> Work:
+    of_log = [
+        {
+            "brokerName": broker,
+            "kind": COMMIT_LOG,
+            "name": file.name,
+            "fromOffset": file.from_offset,
+            "length": file.length,
+            "wrote": file.wrote,
+            "mtimeMs": file.mtime_ms,
+            "path": f"{COMMIT_LOG}/{file.name}",
+        }
+        for file in loaded.log.files
+    ]
+    log = tasks.of_rows(pa.Table.from_pylist(of_log, arrow_schema(t.STORE_FILE)))
+    others = other_files(tasks, loaded.store, broker, has_log=bool(loaded.log.files))
+    return file_rows(loaded.queues, broker).joined(others).joined(log)
 
 
 def _broker_row(

@@ -1,4 +1,4 @@
-"""Computes the state of a store after the broker's load and start, with Spark jobs over its files; nothing is written.
+"""Computes the state of a store after the broker's load and start, by tasks over its files; nothing is written.
 
 Broker source (4.9.3): DefaultMessageStore.load, recover and start.
 """
@@ -9,22 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
-
 from pipeline.files.store_files import StoreFiles
+from pipeline.importing.loaded_queues import LOADED_QUEUE, QueueTotals, totals_of
 from pipeline.importing.log_survey import FileSurvey, survey_log
 from pipeline.importing.start_store import bounds, start_store
-from pipeline.importing.store_source import LOADED_QUEUE, StoreReader, ext_file_row, read_table
+from pipeline.importing.store_source import StoreReader, ext_file_row, read_table
 from pipeline.importing.unfinished_dispatch import undispatched_records
-from pipeline.lake.computed_once import computed_once
 from pipeline.rows.queue_batches import LogIndex
 from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
+from pipeline.schema.arrow_types import arrow_table
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.store.loaded_extension import has_extension
 from pipeline.store.refused_parts import refuse_parts, refuse_v2_record
 from pipeline.store.store_settings import ext_size
+from pipeline.tasks.work import Tasks, Work
 from store_format.broker_version import BrokerVersion
 from store_format.files.changed_files import FileChange
 from store_format.files.mapped_files import MappedFile
@@ -59,7 +58,7 @@ class LoadedStore:
     sizes: lf.FileSizes
     log: RecoveredLog
     surveys: tuple[FileSurvey, ...]
-    queues: DataFrame
+    queues: Work
     queue_count: int
     entry_count: int
     notes: tuple[str, ...]
@@ -96,14 +95,14 @@ class LoadedStore:
         return any(found.has_null_partition for found in self.surveys) or NULL_PARTITION in lf.topics(self.store)
 
 
-def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> LoadedStore:
+def load_store(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSettings) -> LoadedStore:
     """Load and start a store as the broker does.
 
     Tasks read a store that was shut down cleanly and to which start adds nothing; if its version recovers by the queues' end, also only one
     that load leaves as it is. The driver reads any other store, in the broker's order.
 
     Args:
-        spark: the session.
+        tasks: what does the work.
         store: the store's files.
         broker: value of brokerName in the rows.
         settings: the broker's settings for recovery; file sizes that they do not have are inferred from the files.
@@ -119,17 +118,17 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     by_queues = bool(RECOVER.of(settings.version).value)
     files = () if by_queues and lf.ends_empty(store, COMMIT_LOG) else lf.load_log(store, sizes)
     if not files or any(entry.name == ABORT_FILE for entry in store.folder()):
-        return _started(spark, store, broker, settings, sizes)
-    surveys = _surveyed(spark, store, files, check_crc=bool(settings.value("checkCRCOnRecover")))
+        return _started(tasks, store, broker, settings, sizes)
+    surveys = _surveyed(tasks, store, files, check_crc=bool(settings.value("checkCRCOnRecover")))
     walks = [FileWalk(name=files[one.index].name, end=one.end, ended=WalkEnd(one.ended)) for one in surveys]
     log = recover_normally(files, walks[-len(files_to_walk(files)) :])
-    queues, totals = _load_queues(spark, store, broker, settings, sizes, log)
-    reput_from = max(totals["maxPhysicOffset"], log.min_offset, 0)
-    notes = _notes(store, files, log, totals["cutEntries"])
-    if totals["deletedFiles"] or (by_queues and (notes or not _ends_with_queues(store, log, totals["recoveredPhysicOffset"], settings))):
-        return _started(spark, store, broker, settings, sizes)
-    if reput_from < log.max_offset and undispatched_records(spark, store, log.files, reput_from):
-        return _started(spark, store, broker, settings, sizes)
+    queues, totals = _load_queues(tasks, store, broker, settings, sizes, log)
+    reput_from = max(totals.max_physic_offset, log.min_offset, 0)
+    notes = _notes(store, files, log, totals.cut_entries)
+    if totals.deleted_files or (by_queues and (notes or not _ends_with_queues(store, log, totals.recovered_physic_offset, settings))):
+        return _started(tasks, store, broker, settings, sizes)
+    if reput_from < log.max_offset and undispatched_records(tasks, store, log.files, reput_from):
+        return _started(tasks, store, broker, settings, sizes)
     kept = {file.name for file in log.files}
     return LoadedStore(
         # load cut the store, so it no longer counts as shut down cleanly: an abort file is added, as start does
@@ -138,8 +137,8 @@ def load_store(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
         log=log,
         surveys=tuple(found for found in surveys if files[found.index].name in kept),
         queues=queues,
-        queue_count=totals["queues"],
-        entry_count=totals["wrote"] // CQ_STORE_UNIT_SIZE,
+        queue_count=totals.queues,
+        entry_count=totals.wrote // CQ_STORE_UNIT_SIZE,
         notes=notes,
         version=settings.version,
     )
@@ -161,7 +160,7 @@ def _ends_with_queues(store: StoreFiles, log: RecoveredLog, reached: int, settin
     return any(seam.matches(head, check_crc=bool(settings.value("checkCRCOnRecover"))) for head in heads)
 
 
-def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings, sizes: lf.FileSizes) -> LoadedStore:
+def _started(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSettings, sizes: lf.FileSizes) -> LoadedStore:
     started = start_store(store, settings)
     log = RecoveredLog(files=started.log_files, ended=None)
     rows: list[tuple[Any, ...]] = []
@@ -177,8 +176,8 @@ def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: Brok
         store=started.store,
         sizes=sizes,
         log=log,
-        surveys=tuple(_surveyed(spark, started.store, log.files, check_crc=None)),
-        queues=spark.createDataFrame(rows, LOADED_QUEUE.schema),
+        surveys=tuple(_surveyed(tasks, started.store, log.files, check_crc=None)),
+        queues=tasks.of_rows(arrow_table(LOADED_QUEUE, rows)),
         queue_count=len(started.queues),
         entry_count=sum(queue.max_offset - queue.files[0].from_offset // CQ_STORE_UNIT_SIZE for queue in started.queues if queue.files),
         notes=started.notes,
@@ -186,9 +185,9 @@ def _started(spark: SparkSession, store: StoreFiles, broker: str, settings: Brok
     )
 
 
-def _surveyed(spark: SparkSession, store: StoreFiles, files: Sequence[MappedFile], *, check_crc: bool | None) -> list[FileSurvey]:
+def _surveyed(tasks: Tasks, store: StoreFiles, files: Sequence[MappedFile], *, check_crc: bool | None) -> list[FileSurvey]:
     """The surveys of the log's files; raises UnsupportedStoreError for a record of version 2."""
-    surveys = survey_log(spark, store, files, check_crc=check_crc)
+    surveys = survey_log(tasks, store, files, check_crc=check_crc)
     for found in surveys:
         if found.has_v2:
             refuse_v2_record(store, (COMMIT_LOG, files[found.index].name), found.walked)
@@ -196,21 +195,14 @@ def _surveyed(spark: SparkSession, store: StoreFiles, files: Sequence[MappedFile
 
 
 def _load_queues(
-    spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings, sizes: lf.FileSizes, log: RecoveredLog
-) -> tuple[DataFrame, Row]:
+    tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSettings, sizes: lf.FileSizes, log: RecoveredLog
+) -> tuple[Work, QueueTotals]:
     """The queues, cut at the log's end, and their totals. If no queue reaches the log's end, load cuts none, and they are read again."""
     for cut in (True, False):
         log_bounds = lf.LogBounds(min_offset=log.min_offset, max_offset=log.max_offset, truncates_queues=cut, version=settings.version)
-        queues = computed_once(read_table(spark, StoreReader(LOADED_QUEUE, store, broker, sizes, log_bounds)), eager=False)
-        (totals,) = queues.agg(
-            F.coalesce(F.max("recoveredPhysicOffset"), F.lit(-1)).alias("recoveredPhysicOffset"),
-            F.coalesce(F.max("maxPhysicOffset"), F.lit(-1)).alias("maxPhysicOffset"),
-            F.count_distinct("topic", "queueId").alias("queues"),
-            F.coalesce(F.sum("wrote"), F.lit(0)).alias("wrote"),
-            F.coalesce(F.sum("cutEntries"), F.lit(0)).alias("cutEntries"),
-            F.coalesce(F.sum("deletedFiles"), F.lit(0)).alias("deletedFiles"),
-        ).collect()
-        if totals["recoveredPhysicOffset"] >= log.max_offset:
+        queues = read_table(tasks, StoreReader(LOADED_QUEUE, store, broker, sizes, log_bounds)).once()
+        totals = totals_of(queues)
+        if totals.recovered_physic_offset >= log.max_offset:
             break
     return queues, totals
 

@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from pipeline.files.store_files import StoreFiles
-from pipeline.lake.local_rows import frame_of_tasks
 from pipeline.rows.log_batches import topics_of, walks
 from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.store import load_files as lf
+from pipeline.tasks.work import Tasks, of_items
 from store_format.big_endian import Bytes
 from store_format.files.mapped_files import MappedFile
 from store_format.log.commit_log import WalkEnd
@@ -68,11 +67,11 @@ _DDL = ", ".join(f"{field.name} {_TYPES[str(field.type)]}" for field in fields(F
 _ARROW = arrow_of(_DDL)
 
 
-def survey_log(spark: SparkSession, store: StoreFiles, files: Sequence[MappedFile], *, check_crc: bool | None) -> list[FileSurvey]:
+def survey_log(tasks: Tasks, store: StoreFiles, files: Sequence[MappedFile], *, check_crc: bool | None) -> list[FileSurvey]:
     """The surveys of all files of a log in their order, by a task for each file.
 
     Args:
-        spark: the session.
+        tasks: what does the work.
         store: the store's files.
         files: the log's files.
         check_crc: whether the walk checks the CRC of bodies; None: no walk, each file ends with its bytes in use.
@@ -86,8 +85,8 @@ def survey_log(spark: SparkSession, store: StoreFiles, files: Sequence[MappedFil
         found = survey_file(index, walk, files[index], store.content(COMMIT_LOG, files[index].name))
         return [pa.RecordBatch.from_pylist([asdict(found)], schema=_ARROW)]
 
-    rows = frame_of_tasks(spark, range(len(files)), survey, _DDL).collect()
-    return sorted((FileSurvey(**row.asDict()) for row in rows), key=lambda found: found.index)
+    rows = of_items(tasks, range(len(files)), survey, _DDL).rows()
+    return sorted((FileSurvey(**row) for row in rows), key=lambda found: found.index)
 
 
 def survey_file(index: int, walk: FileWalk, file: MappedFile, content: Bytes) -> FileSurvey:

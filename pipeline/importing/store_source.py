@@ -11,49 +11,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pipeline.files.store_files import StoreFiles
-from pipeline.lake.local_rows import frame_of_tasks
+from pipeline.importing.loaded_queues import LOADED_QUEUE
 from pipeline.rows.log_batches import Stretch, stretch_batches
 from pipeline.rows.queue_batches import LogIndex, QueueFile, QueueReader, unpack_segments
 from pipeline.schema.arrow_types import arrow_schema
-from pipeline.schema.table import Column, Table
-from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, EXT_FILES_TYPE, STORE_FILE_RANGE
+from pipeline.schema.table import Table
+from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, STORE_FILE_RANGE
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.load_files import FileSizes, LogBounds, ends_empty, file_sizes, load_log, queue_ids, recover_log, recover_queue, topics
 from pipeline.store.loaded_extension import LoadedExtension, has_extension, recover_extension
 from pipeline.store.store_settings import ext_size
+from pipeline.tasks.work import Tasks, Work, of_items
 from store_format import store_paths
 from store_format.files.mapped_files import MappedFile, truncate_dirty_files
 from store_format.store_paths import COMMIT_LOG as COMMIT_LOG_FOLDER
 
 NAME = "rocketmq-store"
-
-LOADED_QUEUE = Table(
-    "loaded_queue",
-    "Queues as the broker's load leaves them, and their files: one row a file, one without file for a queue that has none left.",
-    (
-        Column("brokerName", "STRING", "broker"),
-        Column("topic", "STRING", "topic"),
-        Column("queueId", "INT", "queue"),
-        Column("minOffset", "BIGINT", "of the queue"),
-        Column("maxOffset", "BIGINT", "of the queue"),
-        Column("recoveredPhysicOffset", "BIGINT", "end in the commit log of the last message that recover found"),
-        Column("maxPhysicOffset", "BIGINT", "the same after the log's end cut the queues"),
-        Column("cutEntries", "BIGINT", "how many it cut off; in the queue's first row"),
-        Column("hasFolder", "BOOLEAN", "whether the queue has a folder"),
-        Column("name", "STRING", "of the file"),
-        Column("fromOffset", "BIGINT", "of the file"),
-        Column("length", "BIGINT", "of the file"),
-        Column("wrote", "BIGINT", "bytes in use"),
-        Column("mtimeMs", "BIGINT", "of the file"),
-        Column("extFiles", EXT_FILES_TYPE, "of the queue's extension"),
-        Column("deletedFiles", "INT", "files that load deletes: of its extension, or an empty last file (5.x); in the queue's first row"),
-    ),
-)
 
 LOG_TABLES = (COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE)
 TABLES = {table.name: table for table in (*LOG_TABLES, CONSUME_QUEUE, LOADED_QUEUE)}
@@ -217,9 +194,9 @@ def ext_file_row(file: MappedFile) -> dict[str, object]:
     return {"name": file.name, "fromOffset": file.from_offset, "length": file.length, "wrote": file.wrote}
 
 
-def read_table(spark: SparkSession, reader: StoreReader) -> DataFrame:
+def read_table(tasks: Tasks, reader: StoreReader) -> Work:
     """The rows that `reader` reads, a partition a task, with the partitions planned in this process.
 
     Spark would plan a Python data source in two new processes that import everything again.
     """
-    return frame_of_tasks(spark, reader.partitions(), reader.read, reader.table.schema)
+    return of_items(tasks, reader.partitions(), reader.read, reader.table.schema)

@@ -35,6 +35,7 @@ from pipeline.lake.committed import (
 )
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, LAKE_VERSION, Table
+from pipeline.tasks.work import NoSessionError
 
 __all__ = ["Lake", "LakeConflictError", "LakeError", "LakeVersion", "StreamBatch", "changes", "require_there"]
 
@@ -58,8 +59,8 @@ class Lake:
         read: names of the tables that were read since `at` was set.
     """
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        self.spark = spark
+    def __init__(self, spark: SparkSession | None, root: str) -> None:
+        self._spark = spark
         self.root = lake_root(root)
         self._made: dict[str, tuple[tuple[int | None, ...], Any]] = {}
         self._newest: tuple[int, LakeVersion] | None = None
@@ -69,6 +70,22 @@ class Lake:
             self.at = self.newest()
         except (OSError, pa.ArrowInvalid) as error:
             raise LakeError(f"{self.root}: expected a path or a URI that can be opened, found {error}") from error
+
+    @property
+    def has_session(self) -> bool:
+        """Whether there is a Spark session; without one, the driver reads and writes what it can alone."""
+        return self._spark is not None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session.
+
+        Raises:
+            NoSessionError: there is none.
+        """
+        if self._spark is None:
+            raise NoSessionError(f"{self.root}: only Spark reads or writes one of the tables so")
+        return self._spark
 
     @property
     def at(self) -> LakeVersion:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from delta import exceptions as of_delta
 from deltalake.exceptions import DeltaError
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, DataFrameWriter
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.delta.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
@@ -38,16 +38,16 @@ from pipeline.delta.delta_sql import (
     properties_of,
     table_properties,
 )
-from pipeline.delta.small_table import has_plain_path, opened_table, plain_message
+from pipeline.delta.small_table import has_plain_path, named_features, opened_table, plain_message
 from pipeline.delta.table_commits import CommitConflictError, Found, append_files, create_table, takes_files
 from pipeline.delta.table_files import FileWriter
-from pipeline.delta.task_rows import rows_of
 from pipeline.files.object_store import is_s3
 from pipeline.lake.lake import Lake, LakeConflictError, LakeError, LakeVersion, StreamBatch
-from pipeline.lake.local_rows import frame_of
 from pipeline.lake.session import columns_without_dictionary, temporary_settings
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, IMPORTED, LAKE_VERSION, TABLES_VERSION, Layout, Table
+from pipeline.tasks.local_rows import frame_of
+from pipeline.tasks.task_rows import rows_of
 
 if TYPE_CHECKING:
     from pipeline.lake.driver_lock import WritesAlone
@@ -103,7 +103,6 @@ class LakeWriter:
 
     def __init__(self, lake: Lake, *, run_id: str, what: str, broker: str) -> None:
         self.lake = lake
-        self.spark = lake.spark
         self.run_id, self.what, self.broker = run_id, what, broker
         self._versions: dict[str, int] = {}
         self._looking: threading.Thread | None = None
@@ -116,6 +115,15 @@ class LakeWriter:
             if (taken := _TAKEN.get()) is not None:
                 taken.append(self._released)
             self._look_again()
+
+    @property
+    def spark(self) -> SparkSession:
+        """The lake's session.
+
+        Raises:
+            NoSessionError: there is none.
+        """
+        return self.lake.spark
 
     def _look_again(self) -> None:
         """Read the newest version of the lake, as another run may have committed while this one waited.
@@ -146,7 +154,11 @@ class LakeWriter:
     def was_clustered(self) -> bool:
         """Whether any table by queue, committed or left by a dead run, uses the feature clustering."""
         there = [table for table in IMPORTED if table.by_queue and delta_version(self.lake.path(table.name)) is not None]
-        return any("clustering" in self.lake.features(table) for table in there)
+        return any("clustering" in self._named_features(table) for table in there)
+
+    def _named_features(self, table: Table) -> set[str]:
+        path = self.lake.path(table.name)
+        return named_features(path) if has_plain_path(path) else self.lake.features(table)
 
     def expect_commit(self) -> None:
         """Start to load lake_version into Delta's cache while tables are written; loading it takes longer than the commit itself."""
@@ -294,7 +306,7 @@ class LakeWriter:
             row = dict(zip(LAKE_VERSION.names, values, strict=True))
             if (delta_at := self._committed(row)) is not None:
                 self.lake.committed(at, delta_at)
-                if at.version % COMPACTED_EVERY == 0:
+                if at.version % COMPACTED_EVERY == 0 and self.lake.has_session:
                     self._compact_versions()
                 if self._alone is not None:
                     self._released()

@@ -109,4 +109,4 @@ def require_broker(root: str, name: str) -> None:
     """
     path = f"{absolute_path(root).rstrip('/')}/{BROKER.name}"
     if has_plain_path(path) and delta_version(path) is not None and opened_table(path) is not None:
-        Lake(None, root).require().broker(name)  # type: ignore[arg-type]  # small tables are read without Spark
+        Lake(None, root).require().broker(name)

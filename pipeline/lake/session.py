@@ -35,7 +35,7 @@ from pipeline.lake.driver_start import (
 )
 from pipeline.lake.scratch import scratch_folder
 from pipeline.settings.resources import conf_text
-from udfs.sql_functions import register
+from pipeline.tasks.computed_once import is_one_process
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
@@ -246,6 +246,8 @@ def _started(builder: Any, settings: Mapping[str, str], *, without: str) -> Spar
 
 def _with_functions(session: SparkSession) -> SparkSession:
     """Register the SQL functions of `udfs` in the session, and return it."""
+    from udfs.sql_functions import register  # noqa: PLC0415 (pandas takes half a second, and not every command needs a session)
+
     register(session)
     return session
 
@@ -293,11 +295,6 @@ def temporary_settings(session: SparkSession, settings: Mapping[str, str]) -> It
                 session.conf.unset(name)
             else:
                 session.conf.set(name, former)
-
-
-def is_one_process(session: SparkSession) -> bool:
-    """Whether driver and executors are one process."""
-    return (session.sparkContext.master or "").partition("[")[0] == "local"
 
 
 def start_workers(session: SparkSession) -> None:

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.computed_once import computed_once
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, PackedPart, parts_of, requests_with_entries
 from pipeline.replay.replay import RequestProfile, requests_after_entries
 from pipeline.requests.packing import Col
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import PullSettings
+from pipeline.tasks.computed_once import computed_once
 from udfs.pull import get_message as gm
 from udfs.pull.codes import GetMessageStatus
 

@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.lake import LakeError
-from pipeline.lake.local_rows import frame_of
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.broker_checks import ExplainedPull, broker_checks, broker_code
 from pipeline.replay.kernel_batches import (
@@ -35,6 +34,7 @@ from pipeline.replay.replay import At, RequestProfile, requests_after_entries
 from pipeline.requests.request_lines import SCHEMA
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
+from pipeline.tasks.local_rows import frame_of
 from udfs.filters.consumer_filter_manager import TAG
 from udfs.filters.tags import SubscriptionParseError, split_tags, tags_code
 from udfs.pull import get_message as gm

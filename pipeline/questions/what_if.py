@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 
 from pipeline.capture.captured_requests import captured_requests
 from pipeline.capture.replay_captured import captured_pulls
-from pipeline.lake.computed_once import kept
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.drain import SIDES, Drained, drain
 from pipeline.replay.answer_lines import ANSWER_FIELDS
@@ -27,6 +26,7 @@ from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.request_file import RequestFile, scan_file
 from pipeline.requests.request_source import read_requests
 from pipeline.settings.settings import BrokerSettings, PullSettings, camel_case
+from pipeline.tasks.computed_once import kept
 
 # settings of MessageStoreConfig that are given by the lengths of the store's files
 FIXED_BY_STORE: Final = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "mappedFileSizeConsumeQueueExt")

@@ -19,7 +19,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.computed_once import computed_once
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.touched_segments import range_condition
@@ -27,6 +26,7 @@ from pipeline.requests.packing import SCHEMA, Col, Packed, Repacker
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import PullSettings, SettingsError
+from pipeline.tasks.computed_once import computed_once
 from store_format.broker_version import BrokerVersion
 from store_format.config.config_rows import BloomFilterData, ConsumerFilterData, ConsumerFilters, FilterDataMapByTopic
 from udfs.filters.bloom_filter import BloomFilter, BloomFilterError

@@ -25,7 +25,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.lake import LakeError
-from pipeline.lake.local_rows import frame_of
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.as_of import with_bounds_as_of, with_bounds_of_slave
 from pipeline.replay.entry_colocation import after_stored
@@ -45,6 +44,7 @@ from pipeline.rows.queue_batches import SCAN_ENTRIES, segment_of, segments_a_fil
 from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
 from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
+from pipeline.tasks.local_rows import frame_of
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from udfs.pull.batch_caps import scan_window_entries
 from udfs.pull.get_message import CommitLogFiles

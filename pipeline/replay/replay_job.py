@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.files.output_file import OutputFile, output_file
-from pipeline.lake.computed_once import computed_once, kept
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answered_requests import Comparison, write_and_compare
@@ -30,6 +29,7 @@ from pipeline.requests.request_lines import RequestError
 from pipeline.requests.request_source import packed_requests, read_requests
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
+from pipeline.tasks.computed_once import computed_once, kept
 
 
 def answer(

@@ -22,11 +22,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.data_files import FOOTERS_AT_ONCE, named_in_errors, plain_files
-from pipeline.lake.local_rows import frame_of
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import tasks_at_once
 from pipeline.replay.touched_segments import TouchedSegments
 from pipeline.schema import tables as t
+from pipeline.tasks.local_rows import frame_of
 
 Rows = Iterator[dict[str, Any]]
 

@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.delta.delta_sql import literal
-from pipeline.lake.computed_once import computed_once
-from pipeline.lake.local_rows import frame_of
 from pipeline.rows.queue_batches import segment_of_sql
+from pipeline.tasks.computed_once import computed_once
+from pipeline.tasks.local_rows import frame_of
 
 # most terms of a condition; Spark still evaluates such a condition in no time
 _FEW_RANGES = 100

@@ -13,15 +13,14 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
-from pipeline.delta.task_rows import TaskRows, rows_made
 from pipeline.files.store_files import StoreFiles
-from pipeline.lake.local_rows import items_of, work_of
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_schema, arrow_table
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.store_settings import index_sizes
+from pipeline.tasks.task_rows import TaskRows, rows_made
+from pipeline.tasks.work import Batches, Tasks, items_of
 from store_format.broker_version import BrokerVersion
 from store_format.errors import CorruptStoreError
 from store_format.files.files import Entry
@@ -55,7 +54,7 @@ class IndexPiece:
     after: int
 
 
-def index_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> IndexRows:
+def index_rows(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSettings) -> IndexRows:
     """The rows of index_entry and checkpoint for a store."""
     notes: tuple[str, ...] = ()
     sizes: IndexSizes | None = None
@@ -65,7 +64,7 @@ def index_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
     except CorruptStoreError as error:
         notes = (f"index_entry has no rows: {error}",)
     read = partial(_read, store, broker, 1 if sizes is None else sizes.hash_slot_num, pieces)
-    entries = rows_made(t.INDEX_ENTRY, work_of(spark, pieces), read)
+    entries = rows_made(t.INDEX_ENTRY, tasks.of_items(pieces), read)
     return IndexRows(entries=entries, checkpoint=_checkpoint(store, broker, settings.version), notes=notes, sizes=sizes)
 
 
@@ -102,9 +101,7 @@ def _base(slots: int) -> int:
     return INDEX_HEADER.itemsize + slots * HASH_SLOT.itemsize
 
 
-def _read(
-    store: StoreFiles, broker: str, slots: int, pieces: list[IndexPiece], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def _read(store: StoreFiles, broker: str, slots: int, pieces: list[IndexPiece], batches: Batches) -> Batches:
     for piece in items_of(batches, pieces):
         for first in range(piece.first, piece.after, _ENTRIES_A_BATCH):
             yield _entries(store, broker, slots, piece, first, min(first + _ENTRIES_A_BATCH, piece.after))

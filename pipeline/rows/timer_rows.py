@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import SparkSession
 
-from pipeline.delta.task_rows import TaskRows
 from pipeline.files.store_files import StoreFiles
-from pipeline.lake.local_rows import items_of, work_of
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Table
 from pipeline.schema.timer_tables import TIMER_LOG, TIMER_SLOT
 from pipeline.settings.settings import BrokerSettings
+from pipeline.tasks.task_rows import TaskRows
+from pipeline.tasks.work import Batches, Tasks, items_of
 from store_format.errors import CorruptStoreError
 from store_format.files.files import Entry
 from store_format.files.mapped_files import is_mapped_file_name
@@ -33,7 +32,7 @@ _LONG_END = 2**63
 TIMER_TABLES = (TIMER_LOG, TIMER_SLOT)
 
 
-def timer_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: BrokerSettings) -> tuple[TaskRows, ...]:
+def timer_rows(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSettings) -> tuple[TaskRows, ...]:
     """The rows of timer_log and timer_slot, nothing for a store that has neither file. A task reads a file.
 
     Raises:
@@ -45,14 +44,14 @@ def timer_rows(spark: SparkSession, store: StoreFiles, broker: str, settings: Br
         return ()
     given = settings.explicit("timerPrecisionMs")
 
-    def read(work: Iterator[pa.RecordBatch], wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def read(work: Batches, wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
         for entry in items_of(work, files):
             if entry.name == tf.TIMER_WHEEL and TIMER_SLOT.name in wanted:
                 yield from ((TIMER_SLOT.name, rows) for rows in slot_rows(store, broker, entry, logs, given))
             elif entry.name != tf.TIMER_WHEEL and TIMER_LOG.name in wanted:
                 yield from ((TIMER_LOG.name, rows) for rows in _units(store, broker, entry))
 
-    return (TaskRows(work=work_of(spark, files), tables=TIMER_TABLES, read=read),)
+    return (TaskRows(work=tasks.of_items(files), tables=TIMER_TABLES, read=read),)
 
 
 def log_files(store: StoreFiles) -> list[Entry]:

@@ -10,17 +10,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from pipeline.delta.task_rows import TaskRows, rows_made
 from pipeline.files.store_files import StoreFiles
-from pipeline.lake.computed_once import computed_once
-from pipeline.lake.local_rows import frame_of, frame_of_tasks
 from pipeline.rows.log_batches import used_ranges
-from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.arrow_types import arrow_of, arrow_schema
 from pipeline.schema.tables import STORE_FILE, STORE_FILE_RANGE
 from pipeline.store import load_files as lf
+from pipeline.tasks.task_rows import TaskRows, rows_made
+from pipeline.tasks.work import Batches, Tasks, Work, of_items
 from store_format.errors import StoreError
 from store_format.files.files import Entry, FilePath
 from store_format.layout import CQ_STORE_UNIT_SIZE
@@ -32,6 +29,7 @@ _DEEPEST = 64
 _TOPICS_A_TASK = 256
 # bytes of a file that a task reads and maps at once
 _PIECE_BYTES = 64 << 20
+_PIECES_DDL = "path STRING, start BIGINT, end BIGINT"
 
 
 def walk_tree(store: StoreFiles, *folder: str) -> Iterator[tuple[FilePath, Entry | None]]:
@@ -96,7 +94,7 @@ def _rows(broker: str, found: Iterator[tuple[FilePath, Entry | None]]) -> pa.Rec
     return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(STORE_FILE))
 
 
-def other_files(spark: SparkSession, store: StoreFiles, broker: str, *, has_log: bool) -> DataFrame:
+def other_files(tasks: Tasks, store: StoreFiles, broker: str, *, has_log: bool) -> Work:
     """The rows of store_file for all files and empty folders but mapped files and folders of queues; tasks look into many topics."""
     topics = lf.topics(store)
     groups = [topics[start : start + _TOPICS_A_TASK] for start in range(0, len(topics), _TOPICS_A_TASK)]
@@ -107,26 +105,38 @@ def other_files(spark: SparkSession, store: StoreFiles, broker: str, *, has_log:
     beside = _rows(broker, beside_mapped_files(store, has_log=has_log))
     if len(groups) <= 1:
         found = [beside, *(rows for group in groups for rows in of_group(group))]
-        return frame_of(spark, pa.Table.from_batches(found))
-    of_topics = computed_once(frame_of_tasks(spark, groups, of_group, STORE_FILE.schema), eager=False)
-    return of_topics.unionByName(frame_of(spark, pa.Table.from_batches([beside])))
+        return tasks.of_rows(pa.Table.from_batches(found))
+    of_topics = of_items(tasks, groups, of_group, STORE_FILE.schema).once()
+    return of_topics.joined(tasks.of_rows(pa.Table.from_batches([beside])))
 
 
-def pieces_of(files: DataFrame, first: Column) -> DataFrame:
-    """The pieces (path, start, end) of files of store_file from position `first` on, each small enough to be read at once."""
-    rests = files.select("path", "length", first.alias("first")).where("first < length")
-    pieces = rests.withColumn("start", F.explode(F.sequence("first", F.col("length") - 1, F.lit(_PIECE_BYTES))))
-    return pieces.select("path", "start", F.least(F.col("start") + _PIECE_BYTES, "length").alias("end"))
+def pieces_of(files: Work, *, after_entries: bool) -> Work:
+    """The pieces (path, start, end) of files of store_file, each small enough to be read at once.
+
+    Args:
+        files: rows of store_file.
+        after_entries: whether files of the commit log are left out, and the pieces of queue files begin after the entries.
+    """
+    return files.mapped(partial(_pieces, after_entries), _PIECES_DDL)
 
 
-def file_ranges(files: DataFrame, store: StoreFiles, broker: str, parallelism: int) -> TaskRows:
+def _pieces(after_entries: bool, files: Batches) -> Batches:
+    kept = {COMMIT_LOG, FOLDER} if after_entries else {FOLDER}
+    for batch in files:
+        pieces = []
+        for row in batch.select(["kind", "path", "length", "wrote"]).to_pylist():
+            first = (row["wrote"] or 0) // CQ_STORE_UNIT_SIZE * CQ_STORE_UNIT_SIZE if after_entries else 0
+            starts = range(first, row["length"], _PIECE_BYTES) if row["kind"] not in kept else ()
+            pieces += [{"path": row["path"], "start": start, "end": min(start + _PIECE_BYTES, row["length"])} for start in starts]
+        yield pa.RecordBatch.from_pylist(pieces, schema=arrow_of(_PIECES_DDL))
+
+
+def file_ranges(files: Work, store: StoreFiles, broker: str, parallelism: int) -> TaskRows:
     """The rows of store_file_range for rows of store_file: the bytes after the entries of queue files, and all bytes of other files."""
-    entries_end = F.floor(F.coalesce("wrote", F.lit(0)) / CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
-    pieces = pieces_of(files.where(~F.col("kind").isin(COMMIT_LOG, FOLDER)), entries_end.cast("BIGINT"))
-    return rows_made(STORE_FILE_RANGE, pieces.repartition(parallelism), partial(_read, store, broker))
+    return rows_made(STORE_FILE_RANGE, pieces_of(files, after_entries=True).spread(parallelism), partial(_read, store, broker))
 
 
-def _read(store: StoreFiles, broker: str, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read(store: StoreFiles, broker: str, pieces: Batches) -> Batches:
     for batch in pieces:
         for row in batch.to_pylist():
             path = tuple(row["path"].split("/"))

@@ -19,8 +19,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.files.output_file import OutputFile, output_file, write_lines
-from pipeline.importing.import_store import spark_parallelism
-from pipeline.lake.computed_once import kept
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.requests.request_file import Chunk, RequestFile, scan_file
@@ -30,6 +28,8 @@ from pipeline.scenarios.scenario_steps import take_steps
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.schema.scenario_tables import ANSWERED_SCENARIOS, BROKER_HISTORY, OFFSET_MOVED_EVENT, SCENARIO_STEP
 from pipeline.settings.settings import Value
+from pipeline.tasks.computed_once import kept
+from pipeline.tasks.work import spark_parallelism
 from store_format.broker_version import BrokerVersion
 from udfs.broker.memory_broker import EPOCH_MS, MemoryBroker
 from udfs.broker.memory_store import LogExtent

@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from pipeline.lake.computed_once import kept
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
@@ -20,6 +19,7 @@ from pipeline.simulation.plans import RecordedTopic, plan_of
 from pipeline.simulation.recorded_messages import recorded_topic
 from pipeline.simulation.scenario import GroupScenario, Variant, located, read_scenario, read_variant
 from pipeline.simulation.simulation_rows import SCHEMA_DDL, TABLE_COLUMN, SimulationRun, rows_of
+from pipeline.tasks.computed_once import kept
 
 _OF_ALL = {"given", "scenario", "runId"}  # columns that tasks do not fill
 _MOST_POINTS = 600  # points of a line in the picture

@@ -17,7 +17,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.delta.delta_log import delta_version, run_of
-from pipeline.lake.computed_once import computed_once
 from pipeline.lake.lake import Lake, LakeConflictError, StreamBatch
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.lake.session import INTERPRETED_PLANS, temporary_settings
@@ -32,6 +31,7 @@ from pipeline.stream.batch_work import RunBatches
 from pipeline.stream.frame_pulls import ANSWERED, answered_frames
 from pipeline.stream.request_stream import LINES_A_FILE
 from pipeline.stream.stream_run import store_versions
+from pipeline.tasks.computed_once import computed_once
 
 _TRIES = 10
 # seconds from another run's first write to its commit, after which the run counts as dead

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 
 from pipeline.capture.exchanges import plain_text
 from pipeline.capture.replay_captured import answered_captured
-from pipeline.lake.computed_once import computed_once
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.frames import frame_of_line
@@ -23,6 +22,7 @@ from pipeline.requests.request_lines import RequestError
 from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import PULL_REQUEST
 from pipeline.settings.settings import BrokerSettings
+from pipeline.tasks.computed_once import computed_once
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, decode_frame
 from store_format.remoting.headers import PULL_CODES, PullMessageRequestHeader, RequestCode

@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.delta.delta_sql import literal
-from pipeline.lake.computed_once import computed_once
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.session import python_of_executors_only, register_source
@@ -31,6 +30,7 @@ from pipeline.stream.report import StreamReport
 from pipeline.stream.request_log import list_requests
 from pipeline.stream.request_stream import NAME, RequestStream
 from pipeline.stream.stream_run import REQUESTS, SPARK, StreamRun, repeated_batch
+from pipeline.tasks.computed_once import computed_once
 from store_format.errors import UnusableInputError
 
 _LOOK_SECONDS = 1

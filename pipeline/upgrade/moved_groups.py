@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from pipeline.lake.computed_once import kept
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.kernel_batches import requests_with_entries
 from pipeline.replay.replay import RequestProfile
 from pipeline.requests.packing import Col
 from pipeline.schema.arrow_types import arrow_of
+from pipeline.tasks.computed_once import kept
 from pipeline.upgrade.asked_pulls import committed_pulls
 from pipeline.upgrade.compared_batches import Sides, fields_of, kernel_answers, status_name
 from pipeline.upgrade.compared_pulls import RuleSets

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.load_store import load_store, with_extension
 from pipeline.settings.settings import BrokerSettings
+from pipeline.tasks.work import SparkTasks
 from pipeline.verify.finding_codes import CODES, SEVERITIES, FindingCode, root_of
 from pipeline.verify.verify_store import FINDING
 from store_format.errors import StoreError, quoted_error
@@ -158,7 +159,7 @@ def what_start_does(spark: SparkSession, path: str, settings: BrokerSettings) ->
     """Return what the broker's load and start would do to the store, a sentence each; none where they leave it as it is."""
     store = StoreFiles(path)
     try:
-        return load_store(spark, store, "verified", with_extension(settings, store)).notes
+        return load_store(SparkTasks(spark), store, "verified", with_extension(settings, store)).notes
     except StoreError as error:
         return (f"the broker would not start: {error}",)
     except PySparkException as error:  # a task found out

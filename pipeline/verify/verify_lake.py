@@ -17,22 +17,23 @@ from pyspark.sql import functions as F
 
 from pipeline.export.export_store import WRITTEN, RowsOf, entries_of, range_of
 from pipeline.files.store_files import StoreFiles
-from pipeline.importing.import_store import packed_rows, rows_of_store, spark_parallelism
+from pipeline.importing.import_store import packed_rows, rows_of_store
 from pipeline.importing.load_store import LoadedStore
-from pipeline.lake.computed_once import computed_once
 from pipeline.lake.data_files import rows_for_tasks
-from pipeline.lake.local_rows import frame_of
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.config_tables import config_rows
 from pipeline.rows.index_tables import index_rows
 from pipeline.rows.log_records import encoded_records
 from pipeline.rows.queue_batches import unpack
 from pipeline.rows.timer_rows import timer_rows
-from pipeline.rows.unmapped_files import FOLDER, pieces_of
+from pipeline.rows.unmapped_files import pieces_of
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.open_log import OpenLog
+from pipeline.tasks.computed_once import computed_once
+from pipeline.tasks.local_rows import frame_of
+from pipeline.tasks.work import SparkTasks, Work, spark_parallelism
 from pipeline.verify.verify_constraints import broken_constraints
 from store_format.big_endian import Bytes, Positions
 from store_format.errors import StoreError
@@ -56,24 +57,25 @@ def verify_lake(broker: OpenedBroker, path: str, settings: BrokerSettings, progr
     broker.require_files()
     progress("loading the store as an import does")
     as_found = broker.is_as_found()
-    loaded, files = rows_of_store(broker.lake.spark, StoreFiles(path), broker.name, settings, as_found=as_found)
+    tasks = SparkTasks(broker.lake.spark)
+    loaded, files = rows_of_store(tasks, StoreFiles(path), broker.name, settings, as_found=as_found)
     progress("comparing the tables with the store")
-    expected = computed_once(files.select(*t.STORE_FILE.names))
+    expected = files.once()
     compared = computed_once(_compared_rows(broker, loaded))
-    findings = [_files(broker, expected), _bytes(compared, expected, loaded.store)]
+    findings = [_files(broker, expected.frame), _bytes(compared, expected, loaded.store)]
     entries = broker.table(t.CONSUME_QUEUE_SEGMENT).mapInArrow(unpack, t.CONSUME_QUEUE.schema)
     of_segments = "the rows are not the entries of consume_queue_segment"
     findings.append(_other_rows(broker, t.CONSUME_QUEUE, entries, ["topic", "queueId"], of_segments))
-    of_files, text = packed_rows(loaded, broker.name, broker.lake.spark), "the rows are not those that the queue's files give"
+    of_files, text = packed_rows(tasks, loaded, broker.name), "the rows are not those that the queue's files give"
     findings += [_other_rows(broker, table, of_files.frame(table), ["topic", "queueId"], text) for table in of_files.tables]
     config = config_rows(loaded.store, broker.name, as_found=as_found)
     findings += [_config(broker, table, rows) for table, rows in config.tables.items()]
-    index = index_rows(broker.lake.spark, loaded.store, broker.name, settings)
+    index = index_rows(tasks, loaded.store, broker.name, settings)
     findings += [_config(broker, t.CHECKPOINT, index.checkpoint)]
     findings.append(
         _other_rows(broker, t.INDEX_ENTRY, index.entries.frame(t.INDEX_ENTRY), ["file"], "the rows are not the entries of the file")
     )
-    for timer in timer_rows(broker.lake.spark, loaded.store, broker.name, settings):
+    for timer in timer_rows(tasks, loaded.store, broker.name, settings):
         text = "the rows are not those that timerlog and timerwheel give"
         findings += [_other_rows(broker, table, timer.frame(table), ["brokerName"], text) for table in timer.tables]
     findings.append(broken_constraints(broker))
@@ -97,11 +99,11 @@ def _files(broker: OpenedBroker, expected: DataFrame) -> DataFrame:
     return both.where(~F.col("ours").eqNullSafe(F.col("theirs"))).select(*_finding("TABLE_FILE", "path", text.alias("text")))
 
 
-def _bytes(compared: DataFrame, expected: DataFrame, store: StoreFiles) -> DataFrame:
+def _bytes(compared: DataFrame, expected: Work, store: StoreFiles) -> DataFrame:
     """Findings: rows that give other bytes than the store has, and files with bytes that are in no row or in two rows."""
     wrong = compared.where("text IS NOT NULL").groupBy("path").agg(F.first("text").alias("text"))
-    pieces = pieces_of(expected.where(F.col("kind") != FOLDER), F.lit(0).cast("BIGINT"))
-    stored = pieces.repartition(spark_parallelism(expected.sparkSession)).mapInArrow(partial(_count_used, store), _DDL)
+    pieces = pieces_of(expected, after_entries=False).spread(spark_parallelism(compared.sparkSession))
+    stored = pieces.mapped(partial(_count_used, store), _DDL).frame
     counted = [frame.groupBy("path").agg(F.sum("used").alias(name)) for frame, name in ((stored, "stored"), (compared, "given"))]
     both = counted[0].join(counted[1], "path", "full_outer").na.fill(0).where("stored <> given").join(wrong, "path", "left_anti")
     text = F.format_string("%,d bytes that are not zero, rows for %,d of them", "stored", "given").alias("text")

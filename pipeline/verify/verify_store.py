@@ -16,8 +16,6 @@ from pyspark.sql import functions as F
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.found_store import odd_queues
-from pipeline.lake.computed_once import computed_once
-from pipeline.lake.local_rows import frame_of_tasks
 from pipeline.lake.session import tasks_at_once
 from pipeline.rows.log_batches import walks
 from pipeline.rows.unmapped_files import beside_mapped_files, beside_queues
@@ -27,6 +25,8 @@ from pipeline.store import load_files as lf
 from pipeline.store.open_log import OpenLog
 from pipeline.store.refused_parts import refuse_parts
 from pipeline.store.store_settings import index_sizes
+from pipeline.tasks.computed_once import computed_once
+from pipeline.tasks.work import SparkTasks, of_items
 from pipeline.verify.verify_files import NOT_CHECKED, OtherFiles
 from pipeline.verify.verify_log import Checked, Finding, LogFiles, verify_log_file, verify_queue_file
 from store_format.errors import CorruptStoreError, NotAStoreError
@@ -136,7 +136,7 @@ def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progr
     progress("finding the end of the commit log")
     plan = plan_of(store, settings, _TASKS_A_CORE * tasks_at_once(spark))
     progress(f"checking the files in {plan.tasks:,} tasks")
-    rows = frame_of_tasks(spark, range(plan.tasks), lambda task: map(_rows, plan.run(task)), _DDL)
+    rows = of_items(SparkTasks(spark), range(plan.tasks), lambda task: map(_rows, plan.run(task)), _DDL).frame
     for odd in plan.odd:
         rows = rows.unionByName(spark.createDataFrame(_rows(odd).to_pylist(), _DDL))
     return _verified(computed_once(rows))

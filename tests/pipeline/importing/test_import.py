@@ -7,11 +7,14 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.tasks.work import DriverTasks
 from tests.makers.lakes import import_as, put_together
 from tests.runs.in_session import pullsim_in
 from tests.runs.replaying import BROKER, lake_of
@@ -115,15 +118,17 @@ def test_a_used_bak_file_is_told(small_store: Path, tmp_path: Path, pullsim: Pul
     assert sorted((row["topic"], row["queueId"], row["consumerOffset"]) for row in offsets) == [("%RETRY%g", 0, 12), ("%RETRY%g", 3, 4)]
 
 
-def test_segments_of_one_age_are_placed_together(spark: SparkSession) -> None:
+def test_segments_of_one_age_are_placed_together() -> None:
     """The newest segment of a queue, the two before it, the four before these, and so on, whatever files they lie in."""
-    from pipeline.importing.import_store import segments_by_age
+    from pipeline.importing.loaded_queues import LOADED_QUEUE, segments_by_age
 
     entries, a_file = 8192 * 9 + 5, 8192 * 4
     files = [(first, min(entries - first, a_file)) for first in range(0, entries, a_file)]
     rows = [(str(first * 20), first * 20, count * 20, entries) for first, count in files] + [("empty", entries * 20, 0, entries)]
-    queues = spark.createDataFrame([*rows, (None, None, None, 7)], "name STRING, fromOffset BIGINT, wrote BIGINT, maxOffset BIGINT")
-    found = sorted((row["fromOffset"], row["segment"], row["age"]) for row in segments_by_age(queues).collect())
+    names = ("name", "fromOffset", "wrote", "maxOffset")
+    given = [dict(zip(names, row, strict=True)) for row in (*rows, (None, None, None, 7))]
+    queues = DriverTasks().of_rows(pa.Table.from_pylist(given, arrow_schema(LOADED_QUEUE)))
+    found = sorted((row["fromOffset"], row["segment"], row["age"]) for row in segments_by_age(queues).rows())
     places = [(first * 20, number) for first, count in files for number in range(-(-count // 8192))]
     assert [row[:2] for row in found] == places
     assert [age for *_, age in found] == [3, 3, 3, 2, 2, 2, 2, 1, 1, 0]

@@ -15,6 +15,7 @@ from pipeline.importing.start_store import bounds, start_store
 from pipeline.lake.lake import Lake
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
+from pipeline.tasks.work import SparkTasks
 from tests.makers.lakes import import_as, rows
 from tests.makers.living_store import LivingStore
 from tests.makers.store_trees import differing, tree
@@ -90,8 +91,8 @@ OWN = [name for name in stores_that_load() if name != "live"]
 def test_tasks_load_a_store_as_the_driver_does(spark: SparkSession, name: str) -> None:
     files = StoreFiles(str(store_of(name)))
     settings = with_extension(BrokerSettings.from_sources(options=["rulesVersion=5.5.0"]), files)
-    loaded, started = load_store(spark, files, BROKER, settings), start_store(files, settings)
-    found = {(row["topic"], row["queueId"]): (row["minOffset"], row["maxOffset"]) for row in loaded.queues.collect()}
+    loaded, started = load_store(SparkTasks(spark), files, BROKER, settings), start_store(files, settings)
+    found = {(row["topic"], row["queueId"]): (row["minOffset"], row["maxOffset"]) for row in loaded.queues.rows()}
     assert found == {(queue.topic, queue.queue_id): bounds(queue) for queue in started.queues if queue.files or queue.has_folder}
     assert (loaded.log.files, loaded.notes) == (started.log_files, started.notes)
 

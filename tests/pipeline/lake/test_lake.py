@@ -92,8 +92,9 @@ def placed(spark: SparkSession, lake: Path, store: Path, asked: Layout | None, b
     from pipeline.files.store_files import StoreFiles
     from pipeline.importing.load_store import load_store
     from pipeline.settings.settings import BrokerSettings
+    from pipeline.tasks.work import DriverTasks
 
-    loaded = load_store(spark, StoreFiles(str(store)), broker, BrokerSettings.from_sources())
+    loaded = load_store(DriverTasks(), StoreFiles(str(store)), broker, BrokerSettings.from_sources())
     writer = LakeWriter(Lake(spark, str(lake)), run_id="run", what="import", broker=broker)
     return import_module._placement(writer, loaded, asked)
 

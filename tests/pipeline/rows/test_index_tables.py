@@ -13,6 +13,7 @@ from pipeline.files.store_files import StoreFiles
 from pipeline.rows.index_tables import IndexPiece, IndexRows, index_rows, pieces_of_index
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
+from pipeline.tasks.work import DriverTasks
 from store_format.index.index_file import IndexSizes
 from tests.makers.lakes import import_as, rows, tiny_store
 from tests.runs.replaying import lake_of
@@ -70,14 +71,14 @@ def test_the_tables_hold_what_the_files_of_a_golden_store_hold(
     assert_index_and_checkpoint(lake_of(spark, stores / name, tmp_path_factory), stores / name)
 
 
-def rows_of(spark: SparkSession, store: Path) -> IndexRows:
-    return index_rows(spark, StoreFiles(str(store)), "b", BrokerSettings({}))
+def rows_of(store: Path) -> IndexRows:
+    return index_rows(DriverTasks(), StoreFiles(str(store)), "b", BrokerSettings({}))
 
 
-def test_a_store_without_index_and_checkpoint_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    found = rows_of(spark, tiny_store(tmp_path / "store", [("T", 0)]))
+def test_a_store_without_index_and_checkpoint_has_no_rows(tmp_path: Path) -> None:
+    found = rows_of(tiny_store(tmp_path / "store", [("T", 0)]))
     assert found.notes == ()
-    assert (found.entries.frame(t.INDEX_ENTRY).collect(), found.checkpoint.to_pylist()) == ([], [])
+    assert (found.entries.rows(t.INDEX_ENTRY).rows(), found.checkpoint.to_pylist()) == ([], [])
 
 
 def test_chains_that_agree_with_no_sizes_give_a_note_and_no_rows(spark: SparkSession, small_store: Path, tmp_path: Path) -> None:
@@ -87,9 +88,9 @@ def test_chains_that_agree_with_no_sizes_give_a_note_and_no_rows(spark: SparkSes
     raw = bytearray(path.read_bytes())
     raw[-200] ^= 1
     path.write_bytes(raw)
-    found = rows_of(spark, store)
+    found = rows_of(store)
     assert [note for note in found.notes if note.startswith("index_entry has no rows")]
-    assert found.entries.frame(t.INDEX_ENTRY).collect() == []
+    assert found.entries.rows(t.INDEX_ENTRY).rows() == []
     if ALL:
         done = import_as(spark, tmp_path / "lake", store)
         assert [note for note in done.notes if note.startswith("index_entry has no rows")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from pipeline.lake.local_rows import frame_of
+from pipeline.tasks.local_rows import frame_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

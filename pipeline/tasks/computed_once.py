@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
-
-from pipeline.lake.session import is_one_process
+from pyspark.sql import DataFrame, SparkSession
 
 # in memory, as long as there is room, and on the disks of two executors
 _TWICE = StorageLevel(useDisk=True, useMemory=True, useOffHeap=False, deserialized=True, replication=2)
+
+
+def is_one_process(session: SparkSession) -> bool:
+    """Whether driver and executors are one process."""
+    return (session.sparkContext.master or "").partition("[")[0] == "local"
 
 
 def computed_once(rows: DataFrame, *, eager: bool = True) -> DataFrame:

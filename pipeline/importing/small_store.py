@@ -1,0 +1,78 @@
+"""Imports of small stores by the driver alone: the start of a Spark session would take longer than the work.
+
+The functions that read the store and write the tables' files are those that tasks call, in this process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from pipeline.delta.small_table import has_plain_path
+from pipeline.files.store_files import is_uri
+from pipeline.importing.import_store import Imported, import_store
+from pipeline.lake.lake import Lake
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.tasks.work import NoSessionError
+
+# bytes on disk, and files and folders, that one process reads in less time than a session takes to start
+_MOST_BYTES = 128 << 20
+_MOST_FILES = 2000
+
+
+def import_small_store(lake_root: str, store_path: str, *, on_spark: Callable[[str], None], **given: Any) -> Imported | None:
+    """Import a store into the lake in the directory `lake_root` as `import_store` does, without Spark.
+
+    Args:
+        lake_root: directory or URI of the lake.
+        store_path: directory or URI of the store.
+        on_spark: called with the reason why Spark has to import.
+        given: the other arguments of `import_store`.
+
+    Returns:
+        The result; None where Spark has to import: nothing of this run is visible then.
+
+    Raises:
+        StoreError, LakeError: as `import_store`.
+    """
+    try:
+        reason = _reason(lake_root, store_path, given["broker"], given["layout"])
+        if reason is None:
+            return import_store(Lake(None, lake_root), store_path, **given)
+    except NoSessionError as error:
+        reason = str(error)
+    on_spark(reason)
+    return None
+
+
+def _reason(lake_root: str, store_path: str, broker: str, layout: str | None) -> str | None:
+    """Why Spark has to import; None if it need not."""
+    if is_uri(lake_root) or is_uri(store_path):
+        return "the store and the lake must be local folders"
+    if layout == "clustered":
+        return "the layout is clustered"
+    if not _is_small(store_path):
+        return f"the store has more than {_MOST_BYTES >> 20} MiB, or more than {_MOST_FILES:,} files"
+    lake = Lake(None, lake_root)
+    if not has_plain_path(lake.root):
+        return "deltalake does not open the lake's path"
+    writer = LakeWriter(lake, run_id="", what="import", broker=broker)
+    if writer.others:
+        return "the lake has other brokers"
+    return "the lake is clustered" if writer.was_clustered else None
+
+
+def _is_small(store_path: str) -> bool:
+    """Whether the bytes that a store has on disk, and its files and folders, are few; log files have holes where nothing was written."""
+    used = found = 0
+    for folder, _, names in os.walk(store_path, followlinks=True):
+        found += 1 + len(names)
+        for name in names[:_MOST_FILES]:
+            try:
+                used += os.stat(os.path.join(folder, name)).st_blocks * 512
+            except OSError:  # the import names the file
+                continue
+        if found > _MOST_FILES or used > _MOST_BYTES:
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""Work that is divided among tasks of Spark, or that the driver does itself where it is small."""

@@ -1,0 +1,247 @@
+"""Work that is divided among tasks of Spark, or that this process does itself where it is too small for the start of a session.
+
+The functions that make the rows are the same: they get Arrow batches and give Arrow batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.schema.arrow_types import arrow_of
+from pipeline.tasks.computed_once import computed_once
+from pipeline.tasks.local_rows import frame_of
+
+Item = TypeVar("Item")
+Batches = Iterator[pa.RecordBatch]
+# batches of a task's rows -> batches of the rows made from them
+Make = Callable[[Batches], Batches]
+
+_ITEM = "id"
+_ITEMS_ARROW = pa.schema([(_ITEM, pa.int64())])
+
+
+class NoSessionError(Exception):
+    """Something needs Spark, and there is no session; nothing that a reader sees was written."""
+
+
+class Work(Protocol):
+    """Rows in partitions, each of which is the work of a task."""
+
+    def mapped(self, make: Make, schema: str) -> Self:
+        """The rows, with columns in DDL, that `make` makes from each partition."""
+        ...
+
+    def spread(self, parts: int) -> Self:
+        """The rows in about equal partitions."""
+        ...
+
+    def ordered(self, parts: int, by: Sequence[str]) -> Self:
+        """The rows ordered by columns, in about equal partitions."""
+        ...
+
+    def distinct(self, key: Sequence[str]) -> Self:
+        """One row for each value of the columns `key`."""
+        ...
+
+    def joined(self, other: Self) -> Self:
+        """The rows of both."""
+        ...
+
+    def once(self) -> Self:
+        """The rows, which are made once, with their first use."""
+        ...
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows, few, in the order of partitions."""
+        ...
+
+    @property
+    def frame(self) -> DataFrame:
+        """The rows as a DataFrame.
+
+        Raises:
+            NoSessionError: there is no session.
+        """
+        ...
+
+
+class Tasks(Protocol):
+    """What does the work: tasks of a Spark session, or this process."""
+
+    @property
+    def parallelism(self) -> int:
+        """The number of tasks that keep all cores busy."""
+        ...
+
+    def of_items(self, items: Sequence[object]) -> Work:
+        """A row for each item, each in a task of its own, as `items_of` reads them."""
+        ...
+
+    def of_rows(self, rows: pa.Table) -> Work:
+        """Rows that this process has."""
+        ...
+
+
+def items_of(work: Batches, items: Sequence[Item]) -> Iterator[Item]:
+    """The items of a task, by the batches of its rows of `Tasks.of_items`."""
+    return (items[index] for batch in work for index in batch.column(_ITEM).to_pylist())
+
+
+def of_items(tasks: Tasks, items: Sequence[Item], rows_of: Callable[[Item], Iterable[pa.RecordBatch]], schema: str) -> Work:
+    """The rows of `schema` that tasks make, each from one of the items; the rows stand in the order of the items."""
+    return tasks.of_items(items).mapped(partial(_rows_of_items, items, rows_of), schema)
+
+
+def _rows_of_items(items: Sequence[Item], rows_of: Callable[[Item], Iterable[pa.RecordBatch]], work: Batches) -> Batches:
+    return (found for item in items_of(work, items) for found in rows_of(item))
+
+
+# tasks of Spark -----------------------------------------------------------------------------------------------------------------------
+
+
+def spark_parallelism(spark: SparkSession) -> int:
+    """The number of tasks after a shuffle in this session, the least number of tasks for a write."""
+    return int(spark.conf.get("spark.sql.shuffle.partitions") or 8)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkWork:
+    """The rows of a DataFrame."""
+
+    frame: DataFrame
+
+    def mapped(self, make: Make, schema: str) -> SparkWork:
+        """As Work says."""
+        return SparkWork(self.frame.mapInArrow(make, schema))
+
+    def spread(self, parts: int) -> SparkWork:
+        """As Work says."""
+        return SparkWork(self.frame.repartition(parts))
+
+    def ordered(self, parts: int, by: Sequence[str]) -> SparkWork:
+        """As Work says."""
+        spread = self.frame.coalesce(1) if parts == 1 else self.frame.repartitionByRange(parts, *by)
+        return SparkWork(spread.sortWithinPartitions(*by))
+
+    def distinct(self, key: Sequence[str]) -> SparkWork:
+        """As Work says."""
+        return SparkWork(self.frame.dropDuplicates([*key]))
+
+    def joined(self, other: SparkWork) -> SparkWork:
+        """As Work says."""
+        return SparkWork(self.frame.unionByName(other.frame))
+
+    def once(self) -> SparkWork:
+        """As Work says."""
+        return SparkWork(computed_once(self.frame, eager=False))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """As Work says."""
+        return [row.asDict() for row in self.frame.collect()]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTasks:
+    """The tasks of a session."""
+
+    spark: SparkSession
+
+    @property
+    def parallelism(self) -> int:
+        """As Tasks says."""
+        return spark_parallelism(self.spark)
+
+    def of_items(self, items: Sequence[object]) -> SparkWork:
+        """As Tasks says."""
+        return SparkWork(self.spark.range(0, len(items), 1, max(len(items), 1)))
+
+    def of_rows(self, rows: pa.Table) -> SparkWork:
+        """As Tasks says."""
+        return SparkWork(frame_of(self.spark, rows))
+
+
+# this process -------------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DriverWork:
+    """Rows that this process makes, anew with each use, in one partition."""
+
+    schema: pa.Schema
+    batches: Callable[[], Batches]
+
+    def mapped(self, make: Make, schema: str) -> DriverWork:
+        """As Work says."""
+        typed = arrow_of(schema)
+        return DriverWork(typed, lambda: (_typed(batch, typed) for batch in make(self.batches())))
+
+    def spread(self, parts: int) -> DriverWork:
+        """As Work says."""
+        return self
+
+    def ordered(self, parts: int, by: Sequence[str]) -> DriverWork:
+        """As Work says."""
+        return DriverWork(self.schema, lambda: iter(self._table().sort_by([(name, "ascending") for name in by]).to_batches()))
+
+    def distinct(self, key: Sequence[str]) -> DriverWork:
+        """As Work says."""
+        return DriverWork(self.schema, lambda: iter(_first_rows(self._table(), key).to_batches()))
+
+    def joined(self, other: DriverWork) -> DriverWork:
+        """As Work says."""
+        return DriverWork(self.schema, lambda: chain(self.batches(), (_typed(batch, self.schema) for batch in other.batches())))
+
+    def once(self) -> DriverWork:
+        """As Work says, with the call already: the rows are few."""
+        made = [*self.batches()]
+        return DriverWork(self.schema, lambda: iter(made))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """As Work says."""
+        return [row for batch in self.batches() for row in batch.to_pylist()]
+
+    @property
+    def frame(self) -> DataFrame:
+        """As Work says."""
+        raise NoSessionError("rows of this process would have to become a DataFrame")
+
+    def _table(self) -> pa.Table:
+        return pa.Table.from_batches(self.batches(), self.schema)
+
+
+def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch with the columns of `schema` in its order, as Spark takes the columns of a task by their names."""
+    return batch if batch.schema.equals(schema) else batch.select(schema.names).cast(schema)
+
+
+def _first_rows(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    place = pa.array(np.arange(len(rows)))
+    first = rows.select([*key]).append_column("_place", place).group_by([*key], use_threads=False).aggregate([("_place", "min")])
+    return rows.take(first["_place_min"].combine_chunks().sort())
+
+
+@dataclass(frozen=True, slots=True)
+class DriverTasks:
+    """This process."""
+
+    @property
+    def parallelism(self) -> int:
+        """As Tasks says."""
+        return 1
+
+    def of_items(self, items: Sequence[object]) -> DriverWork:
+        """As Tasks says."""
+        batch = pa.RecordBatch.from_arrays([pa.array(np.arange(len(items)))], schema=_ITEMS_ARROW)
+        return DriverWork(_ITEMS_ARROW, lambda: iter([batch]))
+
+    def of_rows(self, rows: pa.Table) -> DriverWork:
+        """As Tasks says."""
+        return DriverWork(rows.schema, lambda: iter(rows.to_batches()))

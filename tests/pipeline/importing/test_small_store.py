@@ -1,0 +1,147 @@
+"""Imports of small stores by the driver: the tables are those that Spark's tasks write, and no Java is needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from pipeline.importing import small_store as module
+from pipeline.importing.import_store import Imported
+from pipeline.importing.small_store import import_small_store
+from pipeline.lake.lake import Lake
+from pipeline.settings.settings import BrokerSettings
+from store_format.errors import StoreError
+from tests.makers.lakes import commits, file_rows, import_as, live_files, tiny_store
+from tests.runs.replaying import NOON
+from tests.runs.sampling import sampled
+from tests.truth.golden import needs_golden, recovery
+from tests.truth.golden5 import needs_golden5, store_of, stores_that_load
+from tests.truth.places import PROJECT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUEUES = [("T", 0), ("T", 1), ("a b", 0)]
+# stores with an extension, with holes in the log, with index files; and stores that start changes
+STORES = ("ext", "holes", "cleaned", "torn-half-message-clean", "torn-abort-cq-behind")
+
+
+def by_driver(lake: Path, store: Path, broker: str = "b", **more: Any) -> Imported | str:
+    """The result of an import by the driver, or why Spark has to import."""
+    told: list[str] = []
+    given = {"broker": broker, "layout": None, "settings": BrokerSettings.from_sources(), "run_id": "small", "now": lambda: NOON}
+    done = import_small_store(str(lake), str(store), on_spark=told.append, **(given | {"progress": lambda _: None} | more))
+    assert (done is None) == bool(told)
+    return told[0] if done is None else done
+
+
+def table_rows(lake: Path, name: str) -> list[str]:
+    """The rows of a table at the lake's version, each as a text."""
+    folder = lake / name
+    live = live_files(folder, Lake(None, str(lake)).at.tables[name])
+    return sorted(repr(sorted(row.items())) for add in live.values() for row in file_rows(folder, add))
+
+
+def facts(lake: Path, name: str) -> tuple[Any, ...]:
+    """What a table's log says of it, but for the run."""
+    table = DeltaTable(str(lake / name))
+    found, protocol = table.metadata(), table.protocol()
+    properties = {key: value for key, value in found.configuration.items() if key != "pullsim.runId"}
+    return table.schema().to_json(), found.partition_columns, properties, found.description, tuple(protocol)
+
+
+def assert_same(found: Path, wanted: Path) -> None:
+    mine, theirs = (Lake(None, str(lake)).at.tables for lake in (found, wanted))
+    assert mine.keys() == theirs.keys()
+    for name in mine:
+        assert table_rows(found, name) == table_rows(wanted, name), name
+        assert facts(found, name) == facts(wanted, name), name
+
+
+def assert_both_import(spark: SparkSession, tmp_path: Path, store: Path, *, as_found: bool = False) -> None:
+    done = by_driver(tmp_path / "small", store, as_found=as_found)
+    assert done == import_as(spark, tmp_path / "wanted", store, as_found=as_found)
+    assert_same(tmp_path / "small", tmp_path / "wanted")
+
+
+@needs_golden
+@pytest.mark.parametrize("as_found", [False, True])
+@pytest.mark.parametrize("name", sampled(STORES, 2))
+def test_the_tables_are_those_that_tasks_of_spark_write(
+    spark: SparkSession, stores: Path, tmp_path: Path, name: str, as_found: bool
+) -> None:
+    assert_both_import(spark, tmp_path, stores / recovery(name)["store"], as_found=as_found)
+
+
+@needs_golden5
+@pytest.mark.parametrize("name", ["live", *sampled([name for name in stores_that_load() if name != "live"], 1)])
+def test_the_tables_of_a_broker_5_are_those_that_tasks_of_spark_write(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    assert_both_import(spark, tmp_path, store_of(name), as_found=name != "live")
+
+
+def test_a_store_without_a_message_and_one_without_a_queue_are_imported(spark: SparkSession, tmp_path: Path) -> None:
+    for number, store in enumerate((tiny_store(tmp_path / "a", []), tiny_store(tmp_path / "b", [], without_queue=[b"gone"]))):
+        (tmp_path / str(number)).mkdir()
+        assert_both_import(spark, tmp_path / str(number), store)
+
+
+def test_an_import_replaces_the_rows_of_its_broker(spark: SparkSession, tmp_path: Path) -> None:
+    first, second = tiny_store(tmp_path / "a", QUEUES), tiny_store(tmp_path / "b", QUEUES[:1])
+    for store, version in ((first, 1), (second, 2)):
+        done = by_driver(tmp_path / "small", store)
+        assert isinstance(done, Imported)
+        assert done.lake_version == version
+    import_as(spark, tmp_path / "wanted", second)
+    for name in Lake(None, str(tmp_path / "wanted")).at.tables:
+        wanted = [row.replace(str(tmp_path / "a"), "") for row in table_rows(tmp_path / "wanted", name)]
+        assert table_rows(tmp_path / "small", name) == wanted, name
+    assert commits(tmp_path / "small" / "lake_version")
+
+
+def test_spark_imports_what_only_spark_writes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, lake = tiny_store(tmp_path / "store", QUEUES), tmp_path / "lake"
+    assert by_driver(lake, store, layout="clustered") == "the layout is clustered"
+    assert by_driver(tmp_path / "50%", store) == "deltalake does not open the lake's path"
+    assert by_driver(Path("hdfs://nobody/lake"), store) == "the store and the lake must be local folders"
+    import_as(spark, tmp_path / "clustered", store, layout="clustered")
+    assert by_driver(tmp_path / "clustered", store) == "the lake is clustered"
+    assert isinstance(by_driver(lake, store), Imported)
+    assert by_driver(lake, store, broker="another") == "the lake has other brokers"
+    monkeypatch.setattr(module, "_MOST_FILES", 5)
+    assert by_driver(lake, store) == "the store has more than 128 MiB, or more than 5 files"
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "_MOST_BYTES", 1 << 10)
+    assert str(by_driver(lake, store)).startswith("the store has more than 0 MiB")
+
+
+def test_a_topic_that_names_no_folder_leaves_the_import_to_spark_and_the_lake_as_it_was(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    assert isinstance(by_driver(lake, tiny_store(tmp_path / "a", QUEUES)), Imported)
+    odd = tiny_store(tmp_path / "b", [("a:b", 0)])
+    assert "only Spark" in str(by_driver(lake, odd)) or "DataFrame" in str(by_driver(lake, odd))
+    assert Lake(None, str(lake)).at.version == 1
+
+
+def test_the_error_of_an_unusable_store_is_raised_and_the_lake_is_as_before(tmp_path: Path) -> None:
+    lake, store = tmp_path / "lake", tiny_store(tmp_path / "a", QUEUES)
+    assert isinstance(by_driver(lake, store), Imported)
+    (store / "commitlog" / "00000000000000000007").write_bytes(b"odd")
+    with pytest.raises(StoreError, match="00000000000000000007"):
+        by_driver(lake, store)
+    assert Lake(None, str(lake)).at.version == 1
+
+
+def test_a_small_import_needs_no_java_and_no_pandas(tmp_path: Path) -> None:
+    store = tiny_store(tmp_path / "store", QUEUES)
+    words = ["import", str(store), "--lake", str(tmp_path / "lake")]
+    script = f"import sys; from pipeline.main import run; code = run({words!r}); print(code, sorted(sys.modules.keys() & {{'pandas'}}))"
+    env = {"PATH": "", "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "0 []", done.stderr
+    assert "starting Spark" not in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"store", "lake"}
