@@ -68,7 +68,8 @@ def import_command(
 ) -> None:
     """Read a broker's STORE directory into Delta tables, in the state after the broker's load and start, or as it is.
 
-    STORE is only read. If the lake already has the broker, the import replaces its rows; else it adds the broker.
+    STORE is only read. If the lake already has the broker, the import replaces its rows; else it adds the broker. A small store is imported
+    without Spark; --master or --conf ask for Spark.
 
     With --follow, the command adds new messages, batch by batch, until Ctrl-C or SIGTERM. If the broker truncated its log or deleted files
     of it, the whole store is imported again, and the table follow_event has the reason. Index files, the checkpoint and bytes that are no

@@ -36,6 +36,7 @@ from pipeline.lake.driver_start import (
 from pipeline.lake.scratch import scratch_folder
 from pipeline.settings.resources import conf_text
 from pipeline.tasks.computed_once import is_one_process
+from udfs.sql_functions import register
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
@@ -246,8 +247,6 @@ def _started(builder: Any, settings: Mapping[str, str], *, without: str) -> Spar
 
 def _with_functions(session: SparkSession) -> SparkSession:
     """Register the SQL functions of `udfs` in the session, and return it."""
-    from udfs.sql_functions import register  # noqa: PLC0415 (pandas takes half a second, and not every command needs a session)
-
     register(session)
     return session
 

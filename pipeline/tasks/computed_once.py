@@ -14,7 +14,7 @@ _TWICE = StorageLevel(useDisk=True, useMemory=True, useOffHeap=False, deserializ
 
 def is_one_process(session: SparkSession) -> bool:
     """Whether driver and executors are one process."""
-    return (session.sparkContext.master or "").partition("[")[0] == "local"
+    return (session.conf.get("spark.master", "") or "").partition("[")[0] == "local"
 
 
 def computed_once(rows: DataFrame, *, eager: bool = True) -> DataFrame:

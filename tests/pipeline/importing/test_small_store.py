@@ -26,12 +26,12 @@ from tests.truth.places import PROJECT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUEUES = [("T", 0), ("T", 1), ("a b", 0)]
+QUEUES = [("T", 0), ("T", 1), ("%RETRY%g", 0)]
 # stores with an extension, with holes in the log, with index files; and stores that start changes
 STORES = ("ext", "holes", "cleaned", "torn-half-message-clean", "torn-abort-cq-behind")
 
 
-def by_driver(lake: Path, store: Path, broker: str = "b", **more: Any) -> Imported | str:
+def by_driver(lake: Path | str, store: Path, broker: str = "b", **more: Any) -> Imported | str:
     """The result of an import by the driver, or why Spark has to import."""
     told: list[str] = []
     given = {"broker": broker, "layout": None, "settings": BrokerSettings.from_sources(), "run_id": "small", "now": lambda: NOON}
@@ -107,7 +107,7 @@ def test_spark_imports_what_only_spark_writes(spark: SparkSession, tmp_path: Pat
     store, lake = tiny_store(tmp_path / "store", QUEUES), tmp_path / "lake"
     assert by_driver(lake, store, layout="clustered") == "the layout is clustered"
     assert by_driver(tmp_path / "50%", store) == "deltalake does not open the lake's path"
-    assert by_driver(Path("hdfs://nobody/lake"), store) == "the store and the lake must be local folders"
+    assert by_driver("hdfs://nobody/lake", store) == "the store and the lake must be local folders"
     import_as(spark, tmp_path / "clustered", store, layout="clustered")
     assert by_driver(tmp_path / "clustered", store) == "the lake is clustered"
     assert isinstance(by_driver(lake, store), Imported)
@@ -122,7 +122,7 @@ def test_spark_imports_what_only_spark_writes(spark: SparkSession, tmp_path: Pat
 def test_a_topic_that_names_no_folder_leaves_the_import_to_spark_and_the_lake_as_it_was(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     assert isinstance(by_driver(lake, tiny_store(tmp_path / "a", QUEUES)), Imported)
-    odd = tiny_store(tmp_path / "b", [("a:b", 0)])
+    odd = tiny_store(tmp_path / "b", [("a b", 0)])
     assert "only Spark" in str(by_driver(lake, odd)) or "DataFrame" in str(by_driver(lake, odd))
     assert Lake(None, str(lake)).at.version == 1
 
@@ -136,12 +136,12 @@ def test_the_error_of_an_unusable_store_is_raised_and_the_lake_is_as_before(tmp_
     assert Lake(None, str(lake)).at.version == 1
 
 
-def test_a_small_import_needs_no_java_and_no_pandas(tmp_path: Path) -> None:
+def test_a_small_import_needs_no_java(tmp_path: Path) -> None:
     store = tiny_store(tmp_path / "store", QUEUES)
     words = ["import", str(store), "--lake", str(tmp_path / "lake")]
-    script = f"import sys; from pipeline.main import run; code = run({words!r}); print(code, sorted(sys.modules.keys() & {{'pandas'}}))"
+    script = f"from pipeline.main import run; print(run({words!r}))"
     env = {"PATH": "", "PYTHONPATH": str(PROJECT)}
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines()[-1] == "0 []", done.stderr
+    assert done.stdout.splitlines()[-1] == "0", done.stderr
     assert "starting Spark" not in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"store", "lake"}
