@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pullsim.rows import Rows
 from pullsim.shown import Explained, Page
@@ -404,20 +404,24 @@ def import_store(
     on_s3 = [one for one in (path, os.fspath(lake)) if is_s3(one)]
     for one in on_s3:
         require_bucket(one)
-    given: dict[str, Any] = {
-        "broker": importing.broker_of(path, broker_name, broker_settings),
-        "layout": None if layout == "auto" else layout,
-        "settings": broker_settings,
-        "as_found": as_found,
-        "run_id": run_id(),
-        "now": now,
-        "progress": progress_to_stderr,
-    }
+    name, asked = importing.broker_of(path, broker_name, broker_settings), None if layout == "auto" else layout
+    run = partial(
+        importing.import_store,
+        store_path=path,
+        broker=name,
+        layout=asked,
+        settings=broker_settings,
+        as_found=as_found,
+        run_id=run_id(),
+        now=now,
+        progress=progress_to_stderr,
+    )
     with _job():
-        done = None if spark is not None else import_small_store(os.fspath(lake), path, on_spark=lambda _: None, **given)
+        done = None
+        if spark is None:
+            done = import_small_store(run, os.fspath(lake), path, broker=name, layout=asked, on_spark=lambda _: None)
         if done is None:
-            into = SparkLake(session(s3=bool(on_s3)) if spark is None else spark, os.fspath(lake))
-            done = importing.import_store(into, path, **given)
+            done = run(SparkLake(session(s3=bool(on_s3)) if spark is None else spark, os.fspath(lake)))
     for note in done.notes:
         progress_to_stderr(f"note: {note}")
     return Lake(lake, spark=spark)

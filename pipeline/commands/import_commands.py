@@ -23,6 +23,7 @@ from store_format.errors import without_credentials
 if TYPE_CHECKING:
     from pipeline.importing.import_store import Imported
     from pipeline.lake.lake import Lake
+    from pipeline.schema.tables import Layout
     from pipeline.serving.metrics import Publish
 
 
@@ -79,7 +80,9 @@ def import_command(
     --rules decides how the broker recovers log and queues, finds the min offset of a queue, and reads properties. A replay of the lake has
     the same rules, unless it is given others. Without --rules, files that only a broker 5.x writes tell 5.5.0, and the output names them.
     """
+    from pipeline.files.given_files import require_store
     from pipeline.importing.import_store import broker_of, import_store
+    from pipeline.importing.small_store import import_small_store
     from pipeline.lake.lake import Lake
 
     if not follow and (checkpoint or once or trigger is not None or metrics):
@@ -89,20 +92,26 @@ def import_command(
         raise click.UsageError("--follow adds to a store as its start leaves it: leave out --as-found")
     broker_settings = settings.of_store(store)
     name = broker_of(store, broker_name, broker_settings)
+    asked: Layout | None = None if layout == "auto" else layout  # type: ignore[assignment]
     importing = partial(
         import_store,
         store_path=store,
         broker=name,
-        layout=None if layout == "auto" else layout,  # type: ignore[arg-type]
+        layout=asked,
         settings=broker_settings,
         as_found=as_found,
         now=now,
         progress=progress_to_stderr,
     )
     needs_spark = follow or engine.is_given
-    if not needs_spark and (small := _import_without_spark(store, lake, importing, broker_settings, engine)):
-        _tell(small)
-        return
+    if not needs_spark:
+        require_store(store)
+        progress_to_stderr(broker_settings.told_version)
+        why = partial(_tell_why, engine)
+        small = import_small_store(partial(importing, run_id=run_id()), lake, store, broker=name, layout=asked, on_spark=why)
+        if small is not None:
+            _tell(small)
+            return
     ends = once or not follow
     # tasks write the tables of a new lake, Spark the others
     by_tasks = not follow and layout != "clustered" and not os.path.exists(lake)
@@ -120,18 +129,9 @@ def import_command(
     _tell(done)
 
 
-def _import_without_spark(store: str, lake: str, importing: partial[Imported], settings: BrokerSettings, engine: Engine) -> Imported | None:
-    """Import a small store without Spark; None where Spark has to."""
-    from pipeline.files.given_files import require_store
-    from pipeline.importing.small_store import import_small_store
-
-    def tell_why(reason: str) -> None:
-        if engine.verbose:
-            progress_to_stderr(f"Spark imports: {reason}")
-
-    require_store(store)
-    progress_to_stderr(settings.told_version)
-    return import_small_store(lake, on_spark=tell_why, run_id=run_id(), **importing.keywords)
+def _tell_why(engine: Engine, reason: str) -> None:
+    if engine.verbose:
+        progress_to_stderr(f"Spark imports: {reason}")
 
 
 def _tell(done: Imported) -> None:

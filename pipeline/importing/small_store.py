@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 from pipeline.delta.small_table import has_plain_path
 from pipeline.files.store_files import is_uri
-from pipeline.importing.import_store import Imported, import_store
+from pipeline.importing.import_store import Imported
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
+from pipeline.schema.tables import Layout
 from pipeline.tasks.work import NoSessionError
 
 # bytes on disk, and files and folders, that one process reads in less time than a session takes to start
@@ -21,14 +21,24 @@ _MOST_BYTES = 128 << 20
 _MOST_FILES = 2000
 
 
-def import_small_store(lake_root: str, store_path: str, *, on_spark: Callable[[str], None], **given: Any) -> Imported | None:
-    """Import a store into the lake in the directory `lake_root` as `import_store` does, without Spark.
+def import_small_store(
+    importing: Callable[[Lake], Imported],
+    lake_root: str,
+    store_path: str,
+    *,
+    broker: str,
+    layout: Layout | None,
+    on_spark: Callable[[str], None],
+) -> Imported | None:
+    """Import a store without Spark, where it is small and the lake is such that only new tables are written.
 
     Args:
+        importing: `import_store` with all arguments but the lake.
         lake_root: directory or URI of the lake.
         store_path: directory or URI of the store.
+        broker: the broker's name in the lake.
+        layout: the layout that is asked for.
         on_spark: called with the reason why Spark has to import.
-        given: the other arguments of `import_store`.
 
     Returns:
         The result; None where Spark has to import: nothing of this run is visible then.
@@ -37,16 +47,16 @@ def import_small_store(lake_root: str, store_path: str, *, on_spark: Callable[[s
         StoreError, LakeError: as `import_store`.
     """
     try:
-        reason = _reason(lake_root, store_path, given["broker"], given["layout"])
+        reason = _reason(lake_root, store_path, broker, layout)
         if reason is None:
-            return import_store(Lake(None, lake_root), store_path, **given)
+            return importing(Lake(None, lake_root))
     except NoSessionError as error:
         reason = str(error)
     on_spark(reason)
     return None
 
 
-def _reason(lake_root: str, store_path: str, broker: str, layout: str | None) -> str | None:
+def _reason(lake_root: str, store_path: str, broker: str, layout: Layout | None) -> str | None:
     """Why Spark has to import; None if it need not."""
     if is_uri(lake_root) or is_uri(store_path):
         return "the store and the lake must be local folders"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.importing import small_store as module
-from pipeline.importing.import_store import Imported
+from pipeline.importing.import_store import Imported, import_store
 from pipeline.importing.small_store import import_small_store
 from pipeline.lake.lake import Lake
 from pipeline.settings.settings import BrokerSettings
@@ -26,16 +27,20 @@ from tests.truth.places import PROJECT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pipeline.schema.tables import Layout
+
 QUEUES = [("T", 0), ("T", 1), ("%RETRY%g", 0)]
 # stores with an extension, with holes in the log, with index files; and stores that start changes
 STORES = ("ext", "holes", "cleaned", "torn-half-message-clean", "torn-abort-cq-behind")
 
 
-def by_driver(lake: Path | str, store: Path, broker: str = "b", **more: Any) -> Imported | str:
+def by_driver(lake: Path | str, store: Path, broker: str = "b", *, layout: Layout | None = None, as_found: bool = False) -> Imported | str:
     """The result of an import by the driver, or why Spark has to import."""
     told: list[str] = []
-    given = {"broker": broker, "layout": None, "settings": BrokerSettings.from_sources(), "run_id": "small", "now": lambda: NOON}
-    done = import_small_store(str(lake), str(store), on_spark=told.append, **(given | {"progress": lambda _: None} | more))
+    settings = BrokerSettings.from_sources()
+    run = partial(import_store, store_path=str(store), broker=broker, layout=layout, settings=settings, as_found=as_found)
+    importing = partial(run, run_id="small", now=lambda: NOON, progress=lambda _: None)
+    done = import_small_store(importing, str(lake), str(store), broker=broker, layout=layout, on_spark=told.append)
     assert (done is None) == bool(told)
     return told[0] if done is None else done
 
