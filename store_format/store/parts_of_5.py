@@ -45,7 +45,8 @@ class Part:
 ROCKSDB_QUEUES: Final = Part(
     folders=(("consumequeue_rocksdb",),),
     what="queues in RocksDB (storeType=defaultRocksDB)",
-    hint="import a copy that has commitlog alone: its queues are rebuilt, right where the log has every message of a queue",
+    hint="import a copy that has commitlog alone: its queues are rebuilt, right where the log has every message of a queue, and offsets of "
+    "groups are unknown; where config/consumerOffset.json is there, copy config too",
 )
 # v1 keeps one RocksDB in `metadata` or one in each of three folders, v2 (configManagerVersion) one in `rdb`
 ROCKSDB_CONFIG: Final = Part(
