@@ -197,7 +197,10 @@ class DriverWork:
 
     def joined(self, other: DriverWork) -> DriverWork:
         """As Work says."""
-        return DriverWork(self.schema, lambda: chain(self.batches(), (_typed(batch, self.schema) for batch in other.batches())))
+        names = self.schema.names
+        return DriverWork(
+            self.schema, lambda: chain(self.batches(), (_typed(batch.select(names), self.schema) for batch in other.batches()))
+        )
 
     def once(self) -> DriverWork:
         """As Work says, with the call already: the rows are few."""
@@ -218,8 +221,8 @@ class DriverWork:
 
 
 def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with the columns of `schema` in its order, as Spark takes the columns of a task by their names."""
-    return batch if batch.schema.equals(schema) else batch.select(schema.names).cast(schema)
+    """A batch with the types of `schema`, whose columns it must have in their order, as Spark takes the columns of a task."""
+    return batch if batch.schema.equals(schema) else batch.cast(schema)
 
 
 def _first_rows(rows: pa.Table, key: Sequence[str]) -> pa.Table:

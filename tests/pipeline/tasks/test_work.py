@@ -21,9 +21,9 @@ ROWS = pa.Table.from_pylist(
 )
 
 
-def with_columns_in_another_order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def the_last(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        yield batch.select(["bytes", "topic", "n"]).filter(pc.greater(batch.column("n"), 40))
+        yield batch.filter(pc.greater(batch.column("n"), 40))
 
 
 def none(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -37,10 +37,10 @@ def of_item(item: tuple[str, int]) -> Iterator[pa.RecordBatch]:
 
 MAKERS: dict[str, Callable[[Tasks], Work]] = {
     "rows": lambda tasks: tasks.of_rows(ROWS),
-    "mapped": lambda tasks: tasks.of_rows(ROWS).mapped(with_columns_in_another_order, SCHEMA),
+    "mapped": lambda tasks: tasks.of_rows(ROWS).mapped(the_last, SCHEMA),
     "mapped to none": lambda tasks: tasks.of_rows(ROWS).mapped(none, SCHEMA),
     "joined": lambda tasks: tasks.of_rows(ROWS.slice(0, 3)).joined(tasks.of_rows(ROWS.slice(9, 2).select(["n", "bytes", "topic"]))),
-    "once": lambda tasks: tasks.of_rows(ROWS).mapped(with_columns_in_another_order, SCHEMA).once(),
+    "once": lambda tasks: tasks.of_rows(ROWS).mapped(the_last, SCHEMA).once(),
     "spread": lambda tasks: tasks.of_rows(ROWS).spread(3),
     "items": lambda tasks: of_items(tasks, [("x", 2), ("none", 0), ("y", 3)], of_item, SCHEMA),
     "no items": lambda tasks: of_items(tasks, [], of_item, SCHEMA),
