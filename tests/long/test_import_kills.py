@@ -51,7 +51,7 @@ def test_a_process_killed_at_a_random_moment_leaves_reads_as_they_were(
     before = Lake(spark, str(lake)).at
     contents_before = contents(lake, before.tables)
     for _ in range(chance.randint(1, 3)):
-        kill_import(other, lake, commits=chance.randint(0, COMMITS_MAX))
+        kill_import(other, lake, commits=chance.randint(0, COMMITS_MAX), by_spark=chance.random() < 0.5)
         assert Lake(spark, str(lake)).at == before
         assert contents(lake, before.tables) == contents_before
     import_as(spark, lake, other)

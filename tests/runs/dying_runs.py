@@ -110,10 +110,11 @@ def doomed(command: list[str], told: Path, program: Sequence[str] = PULLSIM) -> 
         run.wait()
 
 
-def kill_import(store: Path, lake: Path, *, commits: int) -> None:
-    """Start an import as a process, and kill it after so many commits to tables."""
+def kill_import(store: Path, lake: Path, *, commits: int, by_spark: bool) -> None:
+    """Start an import as a process, and kill it after so many commits to tables; `by_spark` is whether Spark imports, or the driver may."""
     until, told = commits_made(lake) + commits, lake.parent / "killed.err"
-    with doomed(["import", str(store), "--lake", str(lake), "--broker-name", "b"], told) as run:
+    call = ["import", str(store), "--lake", str(lake), "--broker-name", "b", *(["--master", "local[1]"] if by_spark else [])]
+    with doomed(call, told) as run:
         while commits_made(lake) < until:
             assert run.poll() is None, f"the import ended before it could be killed: {told.read_text()}"
-            time.sleep(0.02)
+            time.sleep(0.02 if by_spark else 0.001)

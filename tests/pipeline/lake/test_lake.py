@@ -351,12 +351,14 @@ def test_rows_that_slip_in_under_a_write_stop_the_run(
     assert 99 not in {row["maxOffset"] for row in rows(spark, tmp_path, t.QUEUE)}
 
 
-@slow_proof
-def test_a_process_that_is_killed_leaves_reads_as_they_were(spark: SparkSession, one: Path, small_store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_spark", [False, pytest.param(True, marks=slow_proof)])
+def test_a_process_that_is_killed_leaves_reads_as_they_were(
+    spark: SparkSession, one: Path, small_store: Path, tmp_path: Path, by_spark: bool
+) -> None:
     import_as(spark, tmp_path, one)
     before = Lake(spark, str(tmp_path)).at
     contents_before = contents(tmp_path, before.tables)
-    kill_import(small_store, tmp_path, commits=random.Random(20261).randint(1, 13))
+    kill_import(small_store, tmp_path, commits=random.Random(20261).randint(1, 13), by_spark=by_spark)
     assert Lake(spark, str(tmp_path)).at == before
     assert contents(tmp_path, before.tables) == contents_before
     done = import_as(spark, tmp_path, small_store)
