@@ -29,9 +29,10 @@ def require_span(since: int | None, until: int | None, *, named: tuple[str, str]
     """
     for name, stamp in zip(named, (since, until), strict=True):
         if stamp is not None and not 0 <= stamp <= LAST_OF_YEAR_9999:
-            raise ReportArgumentError(f"{name}: expected a time from 1970 to the year 9999, found {stamp} ms since 1970")
+            found = f"{stamp} ms since 1970; leave {name} out for no limit"
+            raise ReportArgumentError(f"{name}: expected a time from 1970 to the year 9999, found {found}")
     if since is not None and until is not None and since >= until:
-        raise ReportArgumentError(f"{named[0]}: expected a time before that of {named[1]}")
+        raise ReportArgumentError(f"{named[0]}: expected a time before that of {named[1]}, found {since} and {until} ms since 1970")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
