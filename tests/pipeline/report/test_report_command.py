@@ -1,4 +1,4 @@
-"""`pullsim report` without Spark: narrowed to a group, a topic or a time, as json, and held against an earlier report."""
+"""`pullsim report` without Spark: narrowed to a group, a topic or a time, as json, and compared with an earlier report."""
 
 from __future__ import annotations
 
