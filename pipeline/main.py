@@ -48,7 +48,7 @@ _NO_S3A = re.compile(r"Class org\.apache\.hadoop\.fs\.s3a\.\w+ not found|No File
 
 # what Spark makes of a query, which it adds to its message: of a view hundreds of lines
 _PLAN = re.compile(r";\n'?[A-Z]\w+.*", re.DOTALL)
-# of a message of the engine: characters of its begin, of a cause behind it, and how many of these
+# limits when an engine's message is shortened: characters of its begin, characters of each cause, number of causes
 _SHOWN_MAX, _CAUSE_MAX, _CAUSES_MAX = 4000, 1000, 5
 _CAUSE = re.compile(r"^\s*Caused by: .*", re.MULTILINE)
 
@@ -118,7 +118,7 @@ def judged(error: BaseException) -> tuple[int, str]:
 
 
 def _shortened(message: str) -> str:
-    """The begin of a long message, and whatever lines name a cause: what Spark failed of stands last, behind all its stacks."""
+    """The begin of a long message, and whatever lines name a cause: what Spark failed of stands last, after all its stacks."""
     if len(message) <= _SHOWN_MAX:
         return message
     causes = dict.fromkeys(line.strip()[:_CAUSE_MAX] for line in _CAUSE.findall(message))

@@ -1,4 +1,4 @@
-"""The rules behind the Python functions of SQL, on plain values: Spark's session and the embedded engine call the same.
+"""The rules of the Python functions of SQL, on plain values: Spark's session and the embedded engine call the same.
 
 `sql_functions` makes pandas UDFs of them. This module needs no Spark.
 """

@@ -27,7 +27,7 @@ MAX_MSG_NUMS = 32
 # what the peers are asked, the first of all pulls; a part of it where all is smaller
 SAMPLE, SAMPLE_PARTS = 50_000, 4
 SAMPLED = np.dtype([("queue", ">i4"), ("offset", ">i8"), ("timestamp", ">i8")])
-# a pull as of its time comes when at most so many messages behind its offset are there
+# a pull as of its time comes when at most so many messages after its offset are there
 _AHEAD = 64
 
 

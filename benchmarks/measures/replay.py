@@ -70,7 +70,7 @@ def _given(answers: DataFrame) -> Given:
 
 
 def _peers(pulled: PulledStore, pulls: Pulls, count: int, given: Given, real: RealAnswers | None) -> list[Peer]:
-    """What a replay is held against, each having given the same for the sample."""
+    """What a replay is compared with, each having given the same for the sample."""
     peers = []
     if pulls.filter_type != "SQL92":
         alone = kernel_answers(pulled, pulls, pulled.sample(pulls), pulled.stand.repeats)

@@ -51,7 +51,7 @@ class _Seconds(QueryListener):
 
 
 def measure_stream(stand: Stand) -> list[Figure]:
-    """Batches of few requests, one after the other, held against the first of them, and then of many.
+    """Batches of few requests, one after the other, compared with the first of them, and then of many.
 
     Of the large ones the first half does not count: a stream runs for longer than its code takes to compile.
     """

@@ -130,7 +130,7 @@ def with_a_packet(found: Iterable[Packet | Bad], path: str) -> Iterator[Packet |
         yield one
     if first is not None and not has_packet:
         hint = f"the first bytes that are none: {shown(first.raw[:16])}; was the file damaged, or cut short?"
-        raise StoreError(path, "one packet that can be read, or more", "none behind the file's header", position=first.position, hint=hint)
+        raise StoreError(path, "one packet that can be read, or more", "none after the file's header", position=first.position, hint=hint)
 
 
 def _pcap(reading: _Reading, magic: int, head: bytes) -> Iterator[Packet | Bad]:

@@ -24,19 +24,27 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 _OF_S3 = "spark.hadoop.fs.s3a."
-READERS = ("auto", "duckdb", "spark")
+ENGINES = ("auto", "duckdb", "spark")
 
 
 @dataclass
 class Engine:
-    """The options for Spark that every command takes: --master, --conf and --verbose."""
+    """The options of the engines: --master, --conf and --verbose of every command, and --engine of those that DuckDB can answer.
+
+    Attributes:
+        master: value of --master; None without it.
+        conf: the settings of Spark that --conf gives.
+        verbose: whether --verbose is given.
+        choice: value of --engine, one of ENGINES; "auto" without it.
+    """
 
     master: str | None = None
     conf: dict[str, str] = field(default_factory=dict)
     verbose: bool = False
+    choice: str = "auto"
 
     @property
-    def is_given(self) -> bool:
+    def is_spark_given(self) -> bool:
         """Whether Spark was asked for: by --master, --conf or spark-submit."""
         return self.master is not None or bool(self.conf) or "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
 
@@ -93,23 +101,22 @@ class Engine:
             with suppress(Exception) if is_interrupted else nullcontext():
                 spark.stop()
 
-    def without_spark(self, reader: str, root: str, answer: Callable[[EmbeddedLake], None]) -> bool:
+    def without_spark(self, root: str, answer: Callable[[EmbeddedLake], None]) -> bool:
         """Whether the embedded engine answered.
 
         Args:
-            reader: the value of --engine.
             root: path of the lake.
             answer: shows the answer; raises NotSupportedError before it shows anything if only Spark can answer.
 
         Raises:
             click.UsageError: only DuckDB may answer, and cannot.
         """
-        if reader == "spark" or (reader == "auto" and self.is_given):
+        if self.choice == "spark" or (self.choice == "auto" and self.is_spark_given):
             if self.verbose:
-                given = "--engine spark was" if reader == "spark" else "--master, --conf or spark-submit were"
+                given = "--engine spark was" if self.choice == "spark" else "--master, --conf or spark-submit were"
                 progress_to_stderr(f"Spark answers: {given} given")
             return False
-        if self.is_given:
+        if self.is_spark_given:
             raise click.UsageError("--engine duckdb cannot be combined with --master, --conf or spark-submit: DuckDB runs in this process")
         from pipeline.embedded.database import EmbeddedLake
         from pipeline.embedded.opened_tables import NotSupportedError
@@ -117,7 +124,7 @@ class Engine:
         try:
             answer(EmbeddedLake(root))
         except NotSupportedError as error:
-            if reader == "duckdb":
+            if self.choice == "duckdb":
                 raise click.UsageError(f"--engine duckdb: {error}; leave --engine out, or give --engine spark") from error
             from pipeline.lake.driver_start import java_fault
 
@@ -200,11 +207,11 @@ def _conf(_context: click.Context, _parameter: click.Parameter, values: tuple[st
 
 
 def engine_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Add the options --master, --conf and --verbose; the command gets them as `engine`."""
+    """Add the options --master, --conf and --verbose; the command gets them, and --engine where it is added, as `engine`."""
 
     @wraps(command)
-    def with_engine(*args: Any, master: str | None, conf: dict[str, str], verbose: bool, **options: Any) -> R:
-        return command(*args, engine=Engine(master, _open_stores(conf), verbose), **options)
+    def with_engine(*args: Any, master: str | None, conf: dict[str, str], verbose: bool, choice: str = "auto", **options: Any) -> R:
+        return command(*args, engine=Engine(master, _open_stores(conf), verbose, choice), **options)
 
     return _engine_options(with_engine)
 
@@ -228,6 +235,6 @@ def _engine_options(command: Callable[..., R], *, hidden: bool = False) -> Calla
 
 
 def engine_option(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the option --engine; the command gets it as `reader`."""
+    """Add the option --engine to a command with `engine_options`; the command gets it as `engine.choice`."""
     text = "What reads the tables; auto is DuckDB, without Java, where it can answer, else Spark, and --verbose says why."
-    return click.option("--engine", "reader", type=click.Choice(READERS), default="auto", show_default=True, help=text)(command)
+    return click.option("--engine", "choice", type=click.Choice(ENGINES), default="auto", show_default=True, help=text)(command)

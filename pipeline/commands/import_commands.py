@@ -103,7 +103,7 @@ def import_command(
         now=now,
         progress=progress_to_stderr,
     )
-    needs_spark = follow or engine.is_given or bool(given_uris())
+    needs_spark = follow or engine.is_spark_given or bool(given_uris())
     if not needs_spark:
         require_store(store)
         progress_to_stderr(broker_settings.told_version)

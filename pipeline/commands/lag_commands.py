@@ -78,7 +78,6 @@ def lag_command(
     sort: str | None,
     limit: int | None,
     form: str,
-    reader: str,
     engine: Engine,
 ) -> None:
     """Show the lag of each group: the columns of mqadmin consumerProgress, and how long the next message has waited.
@@ -123,7 +122,7 @@ def lag_command(
             publish(ask, broker)
 
         names = Names(group=group, topic=topic, broker=broker)
-        answer(engine, reader, lake, names, show, again=asked.start_page if watch else None)
+        answer(engine, lake, names, show, again=asked.start_page if watch else None)
     if min_lag is not None and shown[-1]:
         raise SystemExit(1)
 

@@ -80,14 +80,11 @@ def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--sort", metavar="COLUMN[:asc|:desc]", help=sort)(decorated)
 
 
-def answer(
-    engine: Engine, reader: str, lake: str, names: Names, show: Callable[[Ask], object], *, again: Callable[[int], None] | None = None
-) -> None:
+def answer(engine: Engine, lake: str, names: Names, show: Callable[[Ask], object], *, again: Callable[[int], None] | None = None) -> None:
     """Let an engine answer, after the names were checked.
 
     Args:
-        engine: the options for Spark.
-        reader: value of --engine.
+        engine: the options of the engines.
         lake: directory of the lake.
         names: what the lake must know.
         show: asks, and shows the answers.
@@ -108,7 +105,7 @@ def answer(
                     with errors_told():
                         show(asked_of(newer))
 
-    if engine.without_spark(reader, lake, show_quickly):
+    if engine.without_spark(lake, show_quickly):
         return
     require_before_spark(lake, names)
     with engine.session(reads=lake) as spark:

@@ -34,7 +34,6 @@ _BROKER = click.option("--broker", metavar="NAME", help="Only this broker; all b
 
 def _show(
     engine: Engine,
-    reader: str,
     lake: str,
     listing: Listing,
     *,
@@ -48,7 +47,7 @@ def _show(
 ) -> None:
     conditions = [*equal("brokerName", broker), *equal("consumerGroup", group), *equal("topic", topic), *more]
     asked = AskedListing(listing=listing, conditions=conditions, sort=sort, limit=limit, form=form)
-    answer(engine, reader, lake, Names(group=group, topic=topic, broker=broker), lambda ask: show_first(ask, [asked]))
+    answer(engine, lake, Names(group=group, topic=topic, broker=broker), lambda ask: show_first(ask, [asked]))
 
 
 @cli.command("groups", cls=ExampleCommand, example="pullsim groups --lake lake --sort waited --limit 10")
@@ -57,7 +56,7 @@ def _show(
 @_BROKER
 @list_options
 def groups_command(
-    lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
+    lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, engine: Engine
 ) -> None:
     """Show every consumer group: its status, what waits, its dead letters and its clients.
 
@@ -65,7 +64,7 @@ def groups_command(
     Waited is how long the next message of a queue has waited, at most. A dash is a value that is not known. Json and csv have the
     columns of the view group_overview.
     """
-    _show(engine, reader, lake, GROUP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
+    _show(engine, lake, GROUP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
 
 
 @cli.command("topics", cls=ExampleCommand, example="pullsim topics --lake lake --sort rate")
@@ -74,14 +73,14 @@ def groups_command(
 @_BROKER
 @list_options
 def topics_command(
-    lake: str, topic: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
+    lake: str, topic: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, engine: Engine
 ) -> None:
     """Show every topic: its messages, size and rate, and the groups that consume it.
 
     A topic of topics.json without a message has no queue in the store. Lag adds up all groups. Json and csv have the columns of the
     view topic_overview.
     """
-    _show(engine, reader, lake, TOPIC_LIST, form=form, sort=sort, limit=limit, broker=broker, topic=topic)
+    _show(engine, lake, TOPIC_LIST, form=form, sort=sort, limit=limit, broker=broker, topic=topic)
 
 
 @cli.command("clients", cls=ExampleCommand, example="pullsim clients --lake lake --group orders-consumer")
@@ -90,14 +89,14 @@ def topics_command(
 @_BROKER
 @list_options
 def clients_command(
-    lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
+    lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, engine: Engine
 ) -> None:
     """Show the clients that consumed while traffic was captured: group, address, last sign of life.
 
     A store knows no clients: they come from `pullsim capture`. A client that only pulls, without a captured heartbeat, is SEEN.
     Json and csv have the columns of the view client.
     """
-    _show(engine, reader, lake, CLIENT_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
+    _show(engine, lake, CLIENT_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
 
 
 @cli.command("offsets", cls=ExampleCommand, example="pullsim offsets --lake lake --group orders-consumer --back")
@@ -116,7 +115,6 @@ def offsets_command(
     sort: str | None,
     limit: int | None,
     form: str,
-    reader: str,
     engine: Engine,
 ) -> None:
     """Show how the offsets of a group moved while traffic was captured, and which client moved them.
@@ -124,7 +122,7 @@ def offsets_command(
     The newest move comes first. `pullsim lag --group` shows the stored offsets. Json and csv have the columns of the view offset_move.
     """
     more = ("how IN ('BACK', 'SEEN')",) if back else ()
-    _show(engine, reader, lake, OFFSET_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group, topic=topic, more=more)
+    _show(engine, lake, OFFSET_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group, topic=topic, more=more)
 
 
 @cli.command("message", cls=ExampleCommand, example="pullsim message --lake lake --key main2-335 --topic orders")
@@ -147,7 +145,6 @@ def message_command(
     sort: str | None,
     limit: int | None,
     form: str,
-    reader: str,
     engine: Engine,
 ) -> None:
     """Find messages by key, id, tag, text or topic, the newest first; one message alone is shown whole.
@@ -166,7 +163,7 @@ def message_command(
     asked = [
         AskedListing(listing=MESSAGE_LIST, conditions=[*conditions, *ids], sort=sort, limit=limit, form=form) for ids in _ids(message_id)
     ]
-    answer(engine, reader, lake, Names(topic=topic, broker=broker), lambda ask: show_first(ask, asked))
+    answer(engine, lake, Names(topic=topic, broker=broker), lambda ask: show_first(ask, asked))
 
 
 def _ids(message_id: str | None) -> list[list[str]]:
@@ -185,14 +182,12 @@ def _ids(message_id: str | None) -> list[list[str]]:
 @_GROUP
 @_BROKER
 @list_options
-def dlq_command(
-    lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
-) -> None:
+def dlq_command(lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, engine: Engine) -> None:
     """Show what lies in the dead letter topics: of which group, from which topic, how old.
 
     `pullsim message --topic %DLQ%GROUP` lists the messages. Json and csv have the columns of the view dead_letters.
     """
-    _show(engine, reader, lake, DLQ_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
+    _show(engine, lake, DLQ_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
 
 
 @cli.command("transactions", cls=ExampleCommand, example="pullsim transactions --lake lake")
@@ -201,14 +196,14 @@ def dlq_command(
 @_BROKER
 @list_options
 def transactions_command(
-    lake: str, topic: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, reader: str, engine: Engine
+    lake: str, topic: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, engine: Engine
 ) -> None:
     """Show the transactions that are neither committed nor rolled back, and how often the broker has asked their producers.
 
     A PENDING one is asked about again, until transactionCheckMax; a DISCARDED one lies in TRANS_CHECK_MAX_TIME_TOPIC. --topic is the topic
     that the message is for. Json and csv have the columns of the view open_transaction.
     """
-    _show(engine, reader, lake, TRANSACTION_LIST, form=form, sort=sort, limit=limit, broker=broker, topic=topic)
+    _show(engine, lake, TRANSACTION_LIST, form=form, sort=sort, limit=limit, broker=broker, topic=topic)
 
 
 @cli.command("timers", cls=ExampleCommand, example="pullsim timers --lake lake --messages --topic alarms")
@@ -227,7 +222,6 @@ def timers_command(
     sort: str | None,
     limit: int | None,
     form: str,
-    reader: str,
     engine: Engine,
 ) -> None:
     """Show what waits in the timer of a broker 5.x: for which topics, until when, and whether the broker counts the same.
@@ -244,7 +238,7 @@ def timers_command(
         else ("state IS NULL OR state IN ('PENDING', 'OVERDUE', 'QUEUED', 'CANCEL', 'CANCELLED', 'NO_UNIT')",)
     )
     listing = TIMER_MESSAGE_LIST if messages else TIMER_LIST
-    _show(engine, reader, lake, listing, form=form, sort=sort, limit=limit, broker=broker, topic=topic, more=waiting)
+    _show(engine, lake, listing, form=form, sort=sort, limit=limit, broker=broker, topic=topic, more=waiting)
 
 
 @cli.command("pop", cls=ExampleCommand, example="pullsim pop --lake lake --group orders-consumer")
@@ -263,7 +257,6 @@ def pop_command(
     sort: str | None,
     limit: int | None,
     form: str,
-    reader: str,
     engine: Engine,
 ) -> None:
     """Show which messages consumers hold by POP, until when, and how often they came back.
@@ -272,4 +265,4 @@ def pop_command(
     columns of the view pop_message.
     """
     open_ones = () if also_past else ("state IN ('HELD', 'EXPIRED')",)
-    _show(engine, reader, lake, POP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group, topic=topic, more=open_ones)
+    _show(engine, lake, POP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group, topic=topic, more=open_ones)

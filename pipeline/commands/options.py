@@ -62,12 +62,11 @@ def check_hold(hold: bool, at: str, *, of_table: bool) -> None:
         click.UsageError: --hold cannot be combined with the other options.
     """
     if hold and at != "request-time":
-        raise click.UsageError(
-            f"--hold: expected --at request-time, so that pulls have a time at which they begin to wait, found --at {at}"
-        )
+        raise click.UsageError(f"--hold: expected --at request-time, found --at {at}; a pull needs a time at which it begins to wait")
     if hold and of_table:
         raise click.UsageError(
-            "--hold: expected files in --requests; a captured pull is answered as of its recorded wake-up, without --hold"
+            "--hold: expected files in --requests, found the table of captured pulls; leave --hold out: a captured pull is answered as of "
+            "its recorded wake-up"
         )
 
 
@@ -100,7 +99,9 @@ def check_behind(behind: SlaveLag, at: str, *, others: Mapping[str, bool]) -> No
     if at == "recorded-max":
         raise click.UsageError("--behind cannot be combined with --at recorded-max: a recorded maximum is the end of one queue only")
     if behind.millis and at != "request-time":
-        raise click.UsageError(f"--behind with a time: expected --at request-time, so that pulls have a time of their own, found --at {at}")
+        raise click.UsageError(
+            f"--behind with a time: expected --at request-time, found --at {at}; give --at request-time, or --behind as a size"
+        )
     for name, given in others.items():
         if given:
             raise click.UsageError(f"--behind cannot be combined with {name}: {name} assumes a master's store")
@@ -111,7 +112,7 @@ def _filters(_context: click.Context, _parameter: click.Parameter, value: str | 
         return None
     kinds = frozenset(value.split(","))
     if unknown := kinds - {"null", "TAG", "SQL92"}:
-        raise click.BadParameter(f"expected null, TAG or SQL92 with commas between, found {', '.join(sorted(map(repr, unknown)))}")
+        raise click.BadParameter(f"expected some of null, TAG and SQL92 with commas between, found {', '.join(sorted(map(repr, unknown)))}")
     return kinds
 
 
@@ -148,7 +149,9 @@ def require_lasting_port(target: str | None, *, lasts: bool, otherwise: str) -> 
     from pipeline.serving.http_server import is_address
 
     if target is not None and not lasts and is_address(target):
-        raise click.UsageError(f"--metrics {target}: a port answers only while the command runs: {otherwise}, or give a file")
+        raise click.UsageError(
+            f"--metrics {target}: expected a file, found a port, which answers only while the command runs; {otherwise}, or give a file"
+        )
 
 
 @contextmanager

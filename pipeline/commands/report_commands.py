@@ -59,7 +59,6 @@ def report_command(
     until: int | None,
     compare: str | None,
     later: str | None,
-    reader: str,
     engine: Engine,
 ) -> None:
     """Write a page about the state of the groups: lag, failures, clients, pulls, moved offsets, losses, throughput.
@@ -75,12 +74,12 @@ def report_command(
     from pipeline.files.given_files import require_output
 
     require_span(since, until, named=("--from", "--to"))
-    if later is not None and reader == "duckdb":
+    if later is not None and engine.choice == "duckdb":
         raise click.UsageError("--upgrade-to cannot be combined with --engine duckdb: an upgrade is compared with Spark")
     require_output("--out", out)
     only = Filters(broker=broker, group=group, topic=topic, since=since, until=until)
     asked = AskedReport(lake, out, form, only, _before(compare), None if later is None else BrokerVersion(later))
-    if later is not None or not engine.without_spark(reader, lake, asked.write_quickly):
+    if later is not None or not engine.without_spark(lake, asked.write_quickly):
         asked.write(engine)
     say(f"report written to {out}")
 

@@ -80,7 +80,6 @@ def retention_command(
     broker: str | None,
     form: str,
     settings: GivenSettings,
-    reader: str,
     engine: Engine,
 ) -> None:
     """Show which messages each group loses when old files are deleted, the time, and a fileReservedTime that would keep them.
@@ -108,7 +107,7 @@ def retention_command(
         )
 
     asked = AskedRetention(broker, form, question)
-    if not engine.without_spark(reader, lake, asked.show_quickly):
+    if not engine.without_spark(lake, asked.show_quickly):
         asked.show(engine, lake)
 
 

@@ -78,7 +78,7 @@ def _print_scenario(engine: Engine, lake: str, broker: str | None, group: str, t
     def show(ask: Ask) -> None:
         say(scenario_of(group_figures(ask, broker, group, topic)).rstrip("\n"))
 
-    answer(engine, "auto", lake, Names(group=group, topic=topic, broker=broker), show)
+    answer(engine, lake, Names(group=group, topic=topic, broker=broker), show)
 
 
 def _simulate(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from pipeline.commands.cli import ExampleCommand, cli
@@ -38,7 +40,7 @@ def _tell_init_file(context: click.Context, _parameter: click.Parameter, asked: 
 @format_option
 @engine_option
 @engine_options
-def sql_command(query: str | None, lake: str, file: str | None, allow_files: bool, form: str, reader: str, engine: Engine) -> None:
+def sql_command(query: str | None, lake: str, file: str | None, allow_files: bool, form: str, engine: Engine) -> None:
     """Run SQL over the lake's tables, views and functions.
 
     Without a query, statements come from --file or standard input; on a terminal there is a prompt. A statement reads the lake and nothing
@@ -51,10 +53,10 @@ def sql_command(query: str | None, lake: str, file: str | None, allow_files: boo
 
     if query is not None and file is not None:
         raise click.UsageError("--file cannot be combined with a query: give one of them")
-    if allow_files and reader == "duckdb":
+    if allow_files and engine.choice == "duckdb":
         raise click.UsageError("--allow-files cannot be combined with --engine duckdb: only Spark reads and writes other files")
     text = text_of(file) if query is None else query
-    with Answers(engine, "spark" if allow_files else reader, lake, form, allow_files=allow_files) as answers:
+    with Answers(replace(engine, choice="spark") if allow_files else engine, lake, form, allow_files=allow_files) as answers:
         if text is None:
             run_prompt(answers, prompting())
         else:

@@ -28,16 +28,16 @@ Ctrl-C drops what was typed, or ends the query that runs."""
 class Answers(ExitStack):
     """Shows the answers to statements, each at the lake's newest version; a Spark session is started once, when a statement needs it."""
 
-    def __init__(self, engine: Engine, reader: str, lake: str, form: str, *, allow_files: bool = False) -> None:
-        """As the options of `pullsim sql` say: `reader` is --engine, `form` is --format."""
+    def __init__(self, engine: Engine, lake: str, form: str, *, allow_files: bool = False) -> None:
+        """As the options of `pullsim sql` say: `form` is --format."""
         super().__init__()
         self._allow_files = allow_files
-        self._engine, self._reader, self._lake, self._form = engine, reader, lake, form
+        self._engine, self._lake, self._form = engine, lake, form
         self._spark: Any = None
 
     def show(self, statement: str) -> None:
         """Show the answer to one statement."""
-        if self._engine.without_spark(self._reader, self._lake, partial(self._show_quickly, statement)):
+        if self._engine.without_spark(self._lake, partial(self._show_quickly, statement)):
             return
         from pipeline.lake.lake import Lake
         from pipeline.lake.read_only_sql import check_read_only

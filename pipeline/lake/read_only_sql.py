@@ -73,7 +73,7 @@ def check_read_only(text: str, functions: Collection[str] = ()) -> None:
     if unsafe := _UNSAFE_CALL.search(text):
         raise NotReadOnlyError(f"the function {unsafe[1].lower()}")
     if _SCRIPT.search(text):
-        raise NotReadOnlyError("a command of the shell behind USING")
+        raise NotReadOnlyError("a command of the shell after USING")
     for form, what in _READ_DIFFERENTLY.items():
         if re.search(form, text, re.DOTALL):
             raise NotReadOnlyError(what)
@@ -82,11 +82,11 @@ def check_read_only(text: str, functions: Collection[str] = ()) -> None:
 
 def _check(text: str, functions: frozenset[str]) -> None:
     first, rest = _first_word(text)
-    second, behind = _first_word(rest)
+    second, after = _first_word(rest)
     if first == "EXPLAIN":
-        _check(behind if second in _EXPLAINED else rest, functions)
+        _check(after if second in _EXPLAINED else rest, functions)
     elif first in _NAMING and second == "QUERY":
-        _check(behind, functions)
+        _check(after, functions)
     elif first in _NAMING and second in _QUERIES:
         _check_query(rest, functions)
     elif first in _NAMING or first == "SHOW":

@@ -75,7 +75,7 @@ class Listing:
     more: Mapping[str, str] = field(default_factory=dict)
 
     def columns_of(self, totals: Totals) -> Sequence[Shown]:
-        """The columns of the table: where the rows are of several brokers, with the broker behind the names."""
+        """The columns of the table: where the rows are of several brokers, with the broker after the names."""
         if totals["brokers"] < 2:
             return self.columns
         place = next(place for place, column in enumerate(self.columns) if column.kind not in TEXTS)

@@ -34,12 +34,12 @@ def topics_question(before: Compared, state: Mapping[str, Sequence[Row]]) -> Que
 def _answer(before: Compared, scope: Scope, now: Sequence[Row]) -> Answer:
     rows = _changes(by_name(before.topics, "topic"), by_name(now, "topic"))
     if before.is_partial(scope, before.topics, now):
-        rows = [row for row in rows if not row["is"]]
-    changed = [row for row in rows if row["is"] or row["messagesChange"] or row["bytesChange"]]
+        rows = [row for row in rows if not row["presence"]]
+    changed = [row for row in rows if row["presence"] or row["messagesChange"] or row["bytesChange"]]
     columns = with_broker(
         scope,
         ReportColumn("topic", "Topic", forms.name),
-        ReportColumn("is", "Is", forms.words),
+        ReportColumn("presence", "New or gone", forms.words),
         ReportColumn("messagesBefore", "Messages before"),
         ReportColumn("messages", "now"),
         ReportColumn("messagesChange", "Change", forms.change),
@@ -55,7 +55,7 @@ def _answer(before: Compared, scope: Scope, now: Sequence[Row]) -> Answer:
 
 
 def _finding(before: Compared, rows: Sequence[Row], changed: Sequence[Row]) -> ReportFinding:
-    both = [row for row in changed if not row["is"]]
+    both = [row for row in changed if not row["presence"]]
     text = before.since + Markup(" the store has the same messages of each topic")
     if both:
         most = both[0]
@@ -67,7 +67,7 @@ def _finding(before: Compared, rows: Sequence[Row], changed: Sequence[Row]) -> R
             forms.count(most["messages"]),
         )
     for word in (NEW, GONE):
-        if found := [row for row in changed if row["is"] == word]:
+        if found := [row for row in changed if row["presence"] == word]:
             text += Markup("; {}: <b>{}</b>, such as {}").format(word, forms.count(len(found)), forms.name(found[0]["topic"]))
     return ReportFinding(Tone.PLAIN, text + Markup("."))
 
@@ -77,7 +77,7 @@ def _changes(before: Rows, now: Rows) -> list[dict[str, Any]]:
     rows = []
     for broker, topic in sorted({*before, *now}):
         old, new = before.get((broker, topic)), now.get((broker, topic))
-        row: dict[str, Any] = {"brokerName": broker, "topic": topic, "is": NEW if old is None else GONE if new is None else ""}
+        row: dict[str, Any] = {"brokerName": broker, "topic": topic, "presence": NEW if old is None else GONE if new is None else ""}
         for name, column in _COMPARED.items():
             row |= {f"{name}Before": None if old is None else old[column], name: None if new is None else new[column]}
         for name in ("messages", "bytes"):

@@ -19,7 +19,7 @@ from pipeline.lake.committed import UnknownNameError
 from pipeline.report.build import report
 from pipeline.report.page import Live, page
 from pipeline.report.report_json import as_json
-from pipeline.report.scope import AskedWronglyError, Filters, require_span
+from pipeline.report.scope import Filters, ReportArgumentError, require_span
 from pipeline.settings.quantities import milliseconds
 from store_format.errors import UnusableInputError
 
@@ -71,7 +71,7 @@ class LiveReport:
         try:
             asked = _asked(environ.get("QUERY_STRING", ""))
             return "200 OK", kind, self._text(kind, asked)
-        except AskedWronglyError as error:
+        except ReportArgumentError as error:
             return "400 Bad Request", _TEXT, f"{error}\n"
         except UnknownNameError as error:
             return "404 Not Found", _TEXT, f"{error}\n"
@@ -99,7 +99,7 @@ def _asked(query: str) -> dict[str, str]:
     try:
         fields = parse_qs(query, max_num_fields=_FIELDS_MAX, errors="replace")
     except ValueError as error:
-        raise AskedWronglyError(f"expected at most {_FIELDS_MAX} fields, found {error}") from error
+        raise ReportArgumentError(f"expected at most {_FIELDS_MAX} fields, found {error}") from error
     return {name: fields[name][-1] for name in _NAMES if name in fields}
 
 
@@ -108,7 +108,7 @@ def _filters(asked: Mapping[str, str]) -> Filters:
     require_span(since, until, named=("from", "to"))
     refresh = asked.get("refresh", str(_REFRESH_MAX))
     if not (refresh.isdecimal() and len(refresh) <= len(str(_REFRESH_MAX)) and _REFRESH_MIN <= int(refresh) <= _REFRESH_MAX):
-        raise AskedWronglyError(f"refresh: expected seconds from {_REFRESH_MIN} to {_REFRESH_MAX}, found {refresh!r}")
+        raise ReportArgumentError(f"refresh: expected seconds from {_REFRESH_MIN} to {_REFRESH_MAX}, found {refresh!r}")
     return Filters(broker=asked.get("broker"), group=asked.get("group"), topic=asked.get("topic"), since=since, until=until)
 
 
@@ -116,4 +116,4 @@ def _time(name: str, text: str) -> int:
     try:
         return int(text) if text.isdecimal() else milliseconds(dt.datetime.fromisoformat(text))
     except ValueError as error:
-        raise AskedWronglyError(f"{name}: expected ms since 1970 or a time such as 2024-05-01T12:00:00 (UTC), found {text!r}") from error
+        raise ReportArgumentError(f"{name}: expected ms since 1970 or a time such as 2024-05-01T12:00:00 (UTC), found {text!r}") from error

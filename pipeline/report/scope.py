@@ -12,8 +12,8 @@ from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from store_format.errors import UnusableInputError
 
 
-class AskedWronglyError(UnusableInputError, ValueError):
-    """A report is asked for what it cannot be narrowed to; the message names the option, field or argument."""
+class ReportArgumentError(UnusableInputError, ValueError):
+    """A report got an argument that it cannot use; the message names the option, the field of the address, or the argument of Python."""
 
 
 def require_span(since: int | None, until: int | None, *, named: tuple[str, str]) -> None:
@@ -25,13 +25,14 @@ def require_span(since: int | None, until: int | None, *, named: tuple[str, str]
         named: what the user calls the two.
 
     Raises:
-        AskedWronglyError: a time is out of range, or the first does not come before the second.
+        ReportArgumentError: a time is out of range, or the first does not come before the second.
     """
     for name, stamp in zip(named, (since, until), strict=True):
         if stamp is not None and not 0 <= stamp <= LAST_OF_YEAR_9999:
-            raise AskedWronglyError(f"{name}: expected a time from 1970 to the year 9999, found {stamp} ms since 1970")
+            found = f"{stamp} ms since 1970; leave {name} out for no limit"
+            raise ReportArgumentError(f"{name}: expected a time from 1970 to the year 9999, found {found}")
     if since is not None and until is not None and since >= until:
-        raise AskedWronglyError(f"{named[0]}: expected a time before that of {named[1]}")
+        raise ReportArgumentError(f"{named[0]}: expected a time before that of {named[1]}, found {since} and {until} ms since 1970")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ NO_QUEUE: an offset is stored, but the store has no such queue: the topic was de
 OFFSET_BEYOND_BROKER_OFFSET: the offset lies past the end of the queue, lag is negative: it was set wrong, or the queue was made anew or restored from an older copy. No message waits; the next pull is told another offset.
 OFFSET_BELOW_MIN: the messages from consumerOffset to minOffset - 1 were deleted before the group consumed them. lag counts them, lagBytes does not.
 PRE_BLANK: the next entry is one of those that fill a queue up to where it begins. It has no message; its size, 2147483647, counts in lagBytes.
-NO_QUEUE_FILE: a file of the queue is missing at the offset or behind it. lag counts its entries, lagBytes is NULL.
+NO_QUEUE_FILE: a file of the queue is missing at the offset or after it. lag counts its entries, lagBytes is NULL.
 MESSAGE_REMOVED: the next entry is there, its message is not in the commit log; a pull passes over it.
 NOTHING_CONSUMED: consumerOffset is 0, there is no message consumed last. Nothing is wrong.
 LAST_CONSUMED_REMOVED: the message consumed last is no longer in the store. Usual where a group keeps up and messages are few.'
@@ -67,7 +67,7 @@ WITH pairs AS (
   FROM consume_queue_segment
   GROUP BY brokerName, topic, queueId, fileFirstOffset
 ), behind AS (
-  -- bytes of the files that reach behind the offset, and how many entries there are from it on
+  -- bytes of the files that reach past the offset, and how many entries there are from it on
   SELECT
     p.brokerName, p.consumerGroup, p.topic, p.queueId,
     sum(f.bytes) AS bytes,

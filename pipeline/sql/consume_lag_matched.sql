@@ -23,7 +23,7 @@ NO_FILTER: it is not known what the group subscribed to; pullsim capture learns 
 CLASS_FILTER: a filter class of the client decides.
 FILTER_NOT_PARSED: the broker cannot parse the filter and refuses the pulls.
 NEEDS_PYTHON: filters of SQL92 are evaluated in Python, which spark-sql has not; pullsim sql has.
-NO_QUEUE_FILE: a file of the queue is missing at the offset or behind it.'
+NO_QUEUE_FILE: a file of the queue is missing at the offset or after it.'
 )
 COMMENT 'How far each group is behind in messages that its own filter lets pass.'
 AS

@@ -1,5 +1,5 @@
 -- How far pulls read from disk, a row a queue and group. Broker source: DefaultMessageStore.getMessage, checkInDiskByCommitOffset, isTheBatchFull: a
--- message counts as on disk where it lies further behind the end of the log than accessMessageInMemoryMaxRatio percent of the memory, and a pull that
+-- message counts as on disk where it lies further before the end of the log than accessMessageInMemoryMaxRatio percent of the memory, and a pull that
 -- comes to one gives maxTransferCountOnMessageInDisk (8) messages at most: a group that is behind gets slower.
 CREATE OR REPLACE TEMPORARY VIEW disk_read (
   source COMMENT 'CAPTURED: what the real broker answered; REPLAYED: what the latest run answered',

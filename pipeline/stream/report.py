@@ -16,8 +16,7 @@ from prometheus_client.core import Metric
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from pipeline.files.output_file import OutputError
-from pipeline.serving.metrics import Publish
+from pipeline.serving.metrics import LastingPublish, Publish
 from pipeline.stream.lag_watch import LagWatch, LagWatchError
 from pipeline.stream.query_listener import ENDED, Event, QueryListener
 from pipeline.stream.request_log import RequestLog, list_requests
@@ -39,7 +38,7 @@ class StreamReport:
         counts: answered requests and bad rows of each batch by number; the counts of a reported batch are removed.
         progress: called with a line for each batch.
         now: gives the wall-clock time.
-        publish: publishes the metrics; None where no metrics are wanted.
+        publish: publishes the metrics; an error after the first time ends no stream. None where no metrics are wanted.
         listener: receives the events of the query.
     """
 
@@ -49,7 +48,7 @@ class StreamReport:
     counts: dict[int, tuple[int, int]]
     progress: Callable[[str], None]
     now: Callable[[], dt.datetime]
-    publish: Publish | None
+    publish: LastingPublish | None
     listener: QueryListener = field(init=False)
     _trouble: set[str] = field(default_factory=set)
 
@@ -62,8 +61,7 @@ class StreamReport:
         Raises:
             OutputError: the metrics cannot be published.
         """
-        if self.publish is not None:
-            self.publish(self._metrics())
+        self._publish()
 
     def report_events(self) -> None:
         """Report the events since the last call."""
@@ -120,10 +118,7 @@ class StreamReport:
 
     def _publish(self) -> None:
         if self.publish is not None:
-            try:
-                self.publish(self._metrics())
-            except OutputError as error:
-                self._report_failed("metrics", error)
+            self.publish(self._metrics())
 
     def _report_failed(self, what: str, error: Exception) -> None:
         """Print an error of reporting `what`, only the first time."""
@@ -136,7 +131,7 @@ class StreamReport:
         try:
             return self.publish is not None and self.lag.look()
         except LagWatchError as error:
-            self._report_failed("how far groups are behind", error)
+            self._report_failed("consumer lag", error)
             return False
 
     def _metrics(self) -> list[Metric]:
@@ -155,7 +150,8 @@ def report_of(
 ) -> StreamReport:
     """The report of a stream that is about to start."""
     state, lag = StreamState(run=run, started=now()), LagWatch(spark, run, progress)
-    return StreamReport(state=state, lag=lag, log=log, counts=counts, progress=progress, now=now, publish=publish)
+    lasting = None if publish is None else LastingPublish(publish, progress)
+    return StreamReport(state=state, lag=lag, log=log, counts=counts, progress=progress, now=now, publish=lasting)
 
 
 def batch_of(progress: StreamingQueryProgress, answered: int, bad: int) -> BatchReport:

@@ -27,7 +27,7 @@ from pipeline.verify.verify_store import FINDING
 from store_format.errors import StoreError, quoted_error
 from store_format.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
-# stretches of the commit log that entries are held against; a log with more has no use for the distinction
+# stretches of the commit log that entries are compared with; a log with more has no use for the distinction
 _STRETCHES_MAX = 1000
 _CAUSED = "cause STRING"
 

@@ -178,7 +178,7 @@ _ALL: Final = (
         broker="Nothing: it dispatched them twice after a crash.",
         do="Nothing, if consumers are idempotent, as RocketMQ asks of them.",
         from_queue=("CQ_OTHER_MESSAGE",),
-        # messages behind the damage are in the log, but no walk comes to them
+        # messages after the damage are in the log, but no walk comes to them
         from_store=("LOG_BAD_RECORD", "LOG_NO_RECORD"),
     ),
     FindingCode(
@@ -201,7 +201,7 @@ _ALL: Final = (
         severity=Severity.MENDED,
         what="After the last entry of a queue there are bytes that are not zero.",
         broker="Load ends the queue at its first empty entry; new entries overwrite the bytes.",
-        do="Look at the entries behind it: with CQ_NOT_FULL they are a part of the queue that no pull reaches.",
+        do="Look at the entries after it: with CQ_NOT_FULL they are a part of the queue that no pull reaches.",
         from_queue=("CQ_NOT_FULL", "CQ_MISSING"),
     ),
     FindingCode(

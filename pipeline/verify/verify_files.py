@@ -112,7 +112,7 @@ class OtherFiles:
             return
         used = IndexSizes(hash_slot_num=sizes.hash_slot_num, index_num=header.index_count).file_length
         if content[used:].any():
-            found.find("INDEX_TAIL", f"{np.count_nonzero(content[used:]):,} bytes that are not zero behind the last entry")
+            found.find("INDEX_TAIL", f"{np.count_nonzero(content[used:]):,} bytes that are not zero after the last entry")
         start = INDEX_HEADER.itemsize + 4 * sizes.hash_slot_num
         entries = content[start:used].view(INDEX_ENTRY)[1:]
         offsets = entries["phyOffset"].astype(np.int64)
@@ -121,7 +121,7 @@ class OtherFiles:
         beyond = offsets >= self.log.end
         if beyond.any():
             count = int(np.count_nonzero(beyond))
-            found.find("INDEX_BEYOND_LOG", f"{count:,} entries behind the commit log, which ends at {self.log.end}", messages=count)
+            found.find("INDEX_BEYOND_LOG", f"{count:,} entries past the commit log, which ends at {self.log.end}", messages=count)
         self._index_entries(found, offsets, entries["keyHash"].astype(np.int64), (offsets >= self.log.start) & ~beyond)
 
     def _index_entries(self, found: Checked, offsets: NDArray[np.int64], hashes: NDArray[np.int64], inside: NDArray[np.bool_]) -> None:
@@ -162,9 +162,9 @@ class OtherFiles:
                 found.find("EXT_DIFFERS", f"byte {at}: written again, the unit is another one")
                 return
             at += len(raw)
-        behind = content[at + 2 if content[at : at + 2].all() else at :]
-        if behind.any():
-            found.find("EXT_TAIL", f"{np.count_nonzero(behind):,} bytes that are not zero behind the last unit, at byte {at}")
+        after = content[at + 2 if content[at : at + 2].all() else at :]
+        if after.any():
+            found.find("EXT_TAIL", f"{np.count_nonzero(after):,} bytes that are not zero after the last unit, at byte {at}")
 
     def _checkpoint(self, found: Checked, raw: bytes) -> None:
         checkpoint = decode_checkpoint(raw)
@@ -231,7 +231,7 @@ class OtherFiles:
         if beyond:
             key, offset = set_ones[min(beyond)]
             topic, queue_id = queue_of(key)
-            text = f"{len(beyond):,} offsets behind the end of their queue; the first of {whose.format(key)}: {topic}/{queue_id}, {offset}"
+            text = f"{len(beyond):,} offsets past the end of their queue; the first of {whose.format(key)}: {topic}/{queue_id}, {offset}"
             found.find("OFFSET_BEYOND_QUEUE", text, queue_offset=offset)
 
     def _has_entries(self, queue: Queue, start: int, inside: NDArray[np.int64]) -> NDArray[np.bool_]:

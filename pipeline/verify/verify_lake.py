@@ -187,7 +187,7 @@ def _held_against(
     except StoreError:
         return path, 0, "rows for a file that the store does not have"
     if len(stored) < int((stored_at + sizes).max()):
-        return path, 0, f"rows for bytes behind the file's {len(stored):,}"
+        return path, 0, f"rows for bytes past the file's {len(stored):,}"
     differs = first_difference(content, positions, stored, stored_at, sizes)
     return path, used_bytes(content, positions, sizes), None if differs < 0 else f"byte {differs}: other bytes than the rows give"
 

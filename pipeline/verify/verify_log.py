@@ -134,7 +134,7 @@ def verify_log_file(store: StoreFiles, file: MappedFile, *, is_last: bool) -> Ch
     elif ended is WalkEnd.NO_RECORD and not is_last:
         found.find("LOG_NO_RECORD", f"byte {end}: neither a record nor the blank that ends a file", **rest)
     elif ended is WalkEnd.NO_RECORD and content[end:].any():
-        text = f"byte {end}: {np.count_nonzero(content[end:]):,} bytes that are not zero behind the last record"
+        text = f"byte {end}: {np.count_nonzero(content[end:]):,} bytes that are not zero after the last record"
         found.find("LOG_TAIL", text, **rest)
     return found
 
@@ -206,11 +206,11 @@ def verify_queue_file(log: LogFiles, queue: Queue, file: MappedFile, *, is_last:
     used = units[: bad[0]] if len(bad) else units
     first = file.from_offset // layout.CQ_STORE_UNIT_SIZE
     if not is_last and len(used) < len(units):
-        text = f"no entry at offset {first + len(used)}, and another file behind this one"
+        text = f"no entry at offset {first + len(used)}, and another file after this one"
         found.find("CQ_NOT_FULL", text, queue_offset=first + len(used))
-    behind = content[len(used) * layout.CQ_STORE_UNIT_SIZE :]
-    if behind.any():
-        text = f"{np.count_nonzero(behind):,} bytes that are not zero behind the last entry, at offset {first + len(used)}"
+    after = content[len(used) * layout.CQ_STORE_UNIT_SIZE :]
+    if after.any():
+        text = f"{np.count_nonzero(after):,} bytes that are not zero after the last entry, at offset {first + len(used)}"
         found.find("CQ_TAIL", text, queue_offset=first + len(used))
     for start in range(0, len(used), _CHECKED_UNITS):
         part = used[start : start + _CHECKED_UNITS]
@@ -224,7 +224,7 @@ def _verify_units(found: Checked, log: LogFiles, queue: Queue, units: Units, fir
     offsets, sizes = units["physicOffset"].astype(np.int64), units["size"].astype(np.int64)
     blank = (offsets == layout.PRE_BLANK[0]) & (sizes == layout.PRE_BLANK[1])
     beyond = ~blank & (offsets + sizes > log.end)
-    _tell(found, "CQ_BEYOND_LOG", beyond, offsets, first, f"that end behind the commit log, which ends at {log.end}")
+    _tell(found, "CQ_BEYOND_LOG", beyond, offsets, first, f"that end past the commit log, which ends at {log.end}")
     to_find = ~blank & ~beyond & (offsets >= log.start)
     missing = to_find.copy()
     other, other_code, no_unit = (np.zeros(len(units), np.bool_) for _ in range(3))

@@ -1,7 +1,7 @@
 """Where the entries of dispatched messages go in a consume queue, which of them get none, and what comes before the first one.
 
 Broker source (4.9.3): ConsumeQueue.putMessagePositionInfo, fillPreBlank; MappedFileQueue.getLastMappedFile.
-Rule: an entry goes behind the queue's last one, whatever its offset; only a message that the queue has already (it ends at or before the
+Rule: an entry goes after the queue's last one, whatever its offset; only a message that the queue has already (it ends at or before the
 last one's end, or its offset is below the queue's end) is ignored.
 Surprises: an offset above the queue's end is "order maybe wrong" in the log and written all the same; offset 0 is not compared at all. A
 queue without files begins with the file that its first entry belongs in, the entries before it being pre-blanks.

@@ -61,7 +61,7 @@ class Extension:
         return ext.address_of(self.files[-1].from_offset + self.files[-1].wrote if self.files else 0)
 
     def recover(self, store: Files, max_address: int) -> None:
-        """Recover, and cut behind the unit of the last entry that has one.
+        """Recover, and cut after the unit of the last entry that has one.
 
         Raises:
             CorruptStoreError: a unit reaches past its file's end, and the broker's load fails.

@@ -46,7 +46,7 @@ class Queue:
         return (*self.folder, name)
 
     def units(self, store: Files, file: MappedFile) -> cq.Units:
-        """All units of one of its files, those behind its end too."""
+        """All units of one of its files, those past its end too."""
         return cq.units_of(store.content(self.path(file.name)))
 
     def recover(self, store: Files) -> None:

@@ -73,7 +73,7 @@ def frame_length(frame: bytes | bytearray) -> int:
 
 
 def header_length(frame: Bytes) -> int:
-    """Length of the header of a frame, which may end behind that."""
+    """Length of the header of a frame, as the frame says; the frame may end before the header does."""
     return int.from_bytes(frame[LENGTH_FIELD + 1 : HEADER_START].tobytes(), "big")
 
 

@@ -165,7 +165,7 @@ class HeaderText:
         while self._next("}", _BLANKS):
             start = self.position
             key = self._key()
-            if (self.skip(_BLANKS) if depth > 1 else self._letter_behind_blanks()) != ":":
+            if (self.skip(_BLANKS) if depth > 1 else self._letter_after_blanks()) != ":":
                 self.fail("':' after a key")
             self.position += 1
             opening = self.skip()
@@ -180,7 +180,7 @@ class HeaderText:
             yield Member(key, value, start, begin, end)
             self._drop_token(depth, words=depth > 1 or not known)
 
-    def _letter_behind_blanks(self) -> str:
+    def _letter_after_blanks(self) -> str:
         self.position = end_of(_BLANKS, self.text, self.position)
         return self.text[self.position : self.position + 1]
 

@@ -2,7 +2,7 @@
 
 Broker source (4.9.3): DefaultMessageStore.load, recover, start, putMessage, putMessages, shutdown, recoverTopicQueueTable;
 MappedFileQueue.load; ReputMessageService; CommitLog.flush.
-Rule: load recovers the queues, then the log, which cuts the queues where they reach as far as its end; start dispatches what comes behind
+Rule: load recovers the queues, then the log, which cuts the queues where they reach as far as its end; start dispatches what comes after
 the last message that any queue knows. A new store begins with its abort file, which goes last.
 Surprises: a queue that is damaged alone is not repaired, for another one knows a later message. Without a commit log all queues are
 deleted and the index stays. A clean shutdown keeps the abort file where dispatching went past the log's end. Messages that are put reach

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import time
 
-from tests.runs.fuzz_targets import TARGETS
+import numba
+import pytest
+from numba.core import event, extending
+
+from tests.runs.fuzz_targets import TARGETS, Target
 from tests.runs.fuzzing import SEED, fault_of, rounds
 
 
@@ -22,3 +26,34 @@ FOUND: list[tuple[str, bytes]] = []
 @pytest.mark.parametrize(("target", "raw"), FOUND)
 def test_what_fuzzing_found_stays_found(target: str, raw: bytes) -> None:
     assert fault_of(target, raw) is None
+
+
+def slow_to_compile() -> int:
+    """Stands for a function of a kernel; `overload` below gives its compiled form."""
+    raise NotImplementedError
+
+
+def test_the_time_of_the_compiler_makes_no_input_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    @extending.overload(slow_to_compile)
+    def _() -> object:
+        clock[0] += 100
+        return lambda: 1
+
+    @numba.njit
+    def kernel() -> int:
+        return slow_to_compile()
+
+    def use(raw: bytes) -> None:
+        assert kernel() == 1
+        clock[0] += raw[0]
+
+    monkeypatch.setattr(time, "process_time", lambda: clock[0])
+    monkeypatch.setattr(event, "timer", lambda: clock[0])
+    monkeypatch.setitem(TARGETS, "slow", Target(lambda: [b""], use))
+    assert fault_of("slow", b"\x04", longest=5) is None
+    assert clock[0] >= 104, "the kernel was compiled"
+    fault = fault_of("slow", b"\x06", longest=5)
+    assert fault is not None
+    assert (fault.what, fault.kind) == ("took 6.0 s", "slow: took")

@@ -1,4 +1,4 @@
-"""The real broker is asked anew: scenarios thought up, run on it and on ours, results held against each other.
+"""The real broker is asked anew: scenarios thought up, run on it and on ours, results compared with each other.
 
 PULLSIM_ORACLE_ROUNDS says how many times as many scenarios there are (1 without it), PULLSIM_ORACLE_SEED which ones come first (0).
 """

@@ -1,4 +1,4 @@
-"""Golden captures replayed from the stores that their brokers left, held against what an analysis inside the broker's process found."""
+"""Golden captures replayed from the stores that their brokers left, compared with what an analysis inside the broker's process found."""
 
 from __future__ import annotations
 

@@ -127,6 +127,7 @@ def test_each_call_reads_the_newest_version(tmp_path: Path) -> None:
         (lambda lake: lake.report(group="gg"), "the lake knows no consumer group 'gg'; the nearest known: 'g'"),
         (lambda lake: lake.report(topic="x"), "the lake knows no topic 'x'"),
         (lambda lake: lake.report(from_=END, to=END), "from_: expected a time before that of to"),
+        (lambda lake: lake.report(to=dt.datetime(1969, 12, 31, tzinfo=dt.UTC)), "to: expected a time from 1970 to the year 9999"),
         (lambda lake: lake.report(to=-1), "to: expected a time from 1970 to the year 9999, found -1"),
         (lambda lake: lake.sql("SELECT lagg FROM consume_lag"), "line 1, column 8: there is no column 'lagg'"),
         (lambda lake: lake.sql("SELECT * FROM consum_lag"), "the nearest known: consume_lag"),

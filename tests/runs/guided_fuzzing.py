@@ -47,7 +47,6 @@ class GuidedFuzzer:
         self._names = ft.PARSERS[parser]
         self._faults = folder / "faults"
         self._known: set[str] = set()
-        self._count = 0
         self.folders = [folder / "corpus", folder / "seeds"]
         for one in (*self.folders, self._faults):
             one.mkdir(parents=True, exist_ok=True)
@@ -55,13 +54,18 @@ class GuidedFuzzer:
             for place, seed in enumerate(ft.TARGETS[name].seeds()):
                 (self.folders[1] / f"{number}-{place}").write_bytes(bytes([number]) + seed)
 
+    def warm_up(self) -> None:
+        """Use each seed once, so that kernels are compiled before libFuzzer takes the time of an input. libFuzzer repeats the seeds."""
+        for name in self._names:
+            for seed in ft.TARGETS[name].seeds():
+                fuzzing.fault_of(name, seed)
+
     def use(self, raw: bytes) -> None:
         """Give an input to its target; print and keep the first fault of each kind."""
         if not raw:
             return
-        self._count += 1
         name, content = self._names[raw[0] % len(self._names)], raw[1:]
-        fault = fuzzing.fault_of(name, content, longest=fuzzing.SLOW if self._count > fuzzing.WARM_UP else float("inf"))
+        fault = fuzzing.fault_of(name, content, longest=fuzzing.SLOW)
         if fault is None or fault.kind in self._known:
             return
         self._known.add(fault.kind)
@@ -85,6 +89,7 @@ class GuidedFuzzer:
 def main(parser: str, inputs: str, seed: str, folder: str) -> NoReturn:
     """Give a parser a number of inputs; ends the process."""
     fuzzer = GuidedFuzzer(parser, Path(folder))
+    fuzzer.warm_up()
     limits = [f"-timeout={_TIMEOUT}", f"-rss_limit_mb={_MEMORY}", f"-max_len={ft.LONGEST + 1}", f"-artifact_prefix={folder}/faults/"]
     options = [f"-runs={inputs}", f"-seed={seed}", "-print_final_stats=1", *limits]
     atheris.Setup([sys.argv[0], *options, *map(str, fuzzer.folders)], fuzzer.use, custom_mutator=fuzzer.changed)

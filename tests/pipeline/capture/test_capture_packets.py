@@ -109,7 +109,7 @@ def test_garbage_behind_a_valid_header_is_no_capture(header: bytes) -> None:
         with pytest.raises(StoreError) as refused:
             list(with_a_packet(packets_of(header + garbage), "traffic.pcap"))
         said = str(refused.value)
-        assert said.startswith(f"traffic.pcap, byte {len(header)}: expected one packet that can be read, or more, found none behind ")
+        assert said.startswith(f"traffic.pcap, byte {len(header)}: expected one packet that can be read, or more, found none after ")
         assert said.isprintable()
     damaged = pcap([(START, b"x" * 40)]) + b"\xff" * 5000
     assert list(with_a_packet(packets_of(damaged), "traffic.pcap")) == packets_of(damaged)

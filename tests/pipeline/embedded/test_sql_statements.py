@@ -88,8 +88,8 @@ def typing(*lines: str | type[BaseException]) -> Callable[[str], str]:
     return read
 
 
-def prompted(lake: Path, *lines: str | type[BaseException], reader: str = "duckdb") -> None:
-    with Answers(Engine(), reader, str(lake), "csv") as answers:
+def prompted(lake: Path, *lines: str | type[BaseException], choice: str = "duckdb") -> None:
+    with Answers(Engine(choice=choice), str(lake), "csv") as answers:
         run_prompt(answers, typing(*lines))
 
 
@@ -142,7 +142,7 @@ def test_without_java_the_prompt_tells_so_and_goes_on(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    prompted(lake, "SELECT upper('a') AS a;", "SELECT 4 AS d;", reader="auto")
+    prompted(lake, "SELECT upper('a') AS a;", "SELECT 4 AS d;", choice="auto")
     out, err = capsys.readouterr()
     assert out.endswith("\nd\n4\n")
     assert "Spark needs Java" in err

@@ -149,7 +149,7 @@ def test_metrics_that_cannot_be_published_at_the_start_end_the_follow(monkeypatc
 
 def test_a_port_needs_a_follow_that_lasts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["import", str(tmp_path), "--lake", str(tmp_path / "lake"), "--follow", "--once", "--metrics", "9466"]) == 2
-    said = "--metrics 9466: a port answers only while the command runs: leave out --once, or give a file"
+    said = "--metrics 9466: expected a file, found a port, which answers only while the command runs; leave out --once, or give a file"
     assert said in capsys.readouterr().err
 
 

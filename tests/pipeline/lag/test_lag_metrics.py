@@ -278,7 +278,10 @@ def test_a_watch_serves_metrics_until_it_is_told_to_stop(lake: Path, monkeypatch
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--metrics", "9464"), "--metrics 9464: a port answers only while the command runs: give --watch too, or give a file"),
+        (
+            ("--metrics", "9464"),
+            "--metrics 9464: expected a file, found a port, which answers only while the command runs; give --watch",
+        ),
         (("--metrics", "none/here.prom"), "expected PORT, HOST:PORT, or a file for metrics in an existing folder"),
         (("--metrics", "x.prom", "--group", "orders"), "--metrics has all groups"),
         (("--metrics", "x.prom", "--record"), "--record takes all of a broker"),

@@ -1,4 +1,4 @@
-"""group_status: Burrow's rules over observations, against a model of Burrow, which is held against Burrow's own cases."""
+"""group_status: Burrow's rules over observations, against a model of Burrow, which is compared with Burrow's own cases."""
 
 from __future__ import annotations
 

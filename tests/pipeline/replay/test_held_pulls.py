@@ -70,9 +70,9 @@ def test_what_cannot_wait_is_said(lake: Path, pullsim: Pullsim, tmp_path: Path) 
     code, _, err = pullsim(*command, "request-time")
     assert (code, f'{file}, line 2: expected a "suspendTimeoutMillis" in the request' in err) == (2, True), err
     code, _, err = pullsim(*command, "snapshot")
-    assert (code, "--hold: expected --at request-time" in err) == (2, True), err
+    assert (code, "--hold: expected --at request-time, found --at snapshot" in err) == (2, True), err
     code, _, err = pullsim(*command[:3], "--hold", "--at", "request-time")
-    assert (code, "expected files in --requests" in err) == (2, True), err
+    assert (code, "expected files in --requests, found the table of captured pulls; leave --hold out" in err) == (2, True), err
 
 
 RULES = FilterRules(manager=ConsumerFilterManager(BloomFilter.create_by_fn(20, 32)), support_retry=False)

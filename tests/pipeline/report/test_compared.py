@@ -88,7 +88,7 @@ def test_what_changed_of_topics() -> None:
     now = [topic("a", 70, 1300), topic("b", 450, 9900, messagesPerSecond=4, keptMillis=30_000), topic("d", 7), topic("same", keptMillis=9)]
     said, answer = compare_topics(before, now)
     assert said == "messages of 2 of 5 topics changed, most of b: +400 to 450; new: 1, such as d; gone: 1, such as c"
-    names = ("is", "messagesBefore", "messages", "messagesChange", "bytesChange", "rateBefore", "rate", "keptBefore", "kept")
+    names = ("presence", "messagesBefore", "messages", "messagesChange", "bytesChange", "rateBefore", "rate", "keptBefore", "kept")
     assert {row["topic"]: tuple(row[name] for name in names) for row in answer.rows} == {
         "b": ("", 50, 450, 400, 9000, 2.5, 4, 60_000, 30_000),
         "c": ("gone", 100, None, None, None, None, None, None, None),

@@ -67,6 +67,8 @@ def asked(live: LiveReport, path: str = "/", query: str = "", method: str = "GET
         ({"query": "group=javascript"}, "404 Not Found", "the lake knows no consumer group 'javascript'"),
         ({"query": "broker=c"}, "404 Not Found", "expected broker 'c'"),
         ({"query": "from=now"}, "400 Bad Request", "from: expected ms since 1970 or a time such as"),
+        ({"query": "from=-1"}, "400 Bad Request", "from: expected ms since 1970 or a time such as"),
+        ({"query": "from=1969-12-31"}, "400 Bad Request", "from: expected a time from 1970 to the year 9999, found -86400000 ms"),
         ({"query": "to=99999999999999999999"}, "400 Bad Request", "to: expected a time from 1970 to the year 9999"),
         ({"query": "from=5&to=5"}, "400 Bad Request", "from: expected a time before that of to"),
         ({"query": "refresh=1"}, "400 Bad Request", "refresh: expected seconds from 2"),

@@ -163,7 +163,10 @@ def test_only_a_slave_can_be_behind(
     [
         (["replay", "--behind", "1X"], "expected bytes such as 64M (of 1024), or a time such as 500ms or 2s, found '1X'"),
         (["replay", "--behind", "-1s"], "found '-1s'"),
-        (["replay", "--behind", "2s"], "--behind with a time: expected --at request-time"),
+        (
+            ["replay", "--behind", "2s"],
+            "--behind with a time: expected --at request-time, found --at snapshot; give --at request-time, or --behind as a size",
+        ),
         (["replay", "--behind", "2M", "--at", "recorded-max"], "--behind cannot be combined with --at recorded-max"),
         (["replay", "--behind", "2M", "--at", "request-time", "--hold", "--requests", "x"], "--behind cannot be combined with --hold"),
         (

@@ -1,4 +1,4 @@
-"""Recovery as the broker's load, start and clean shutdown: held against every recorded one, and rule by rule on stores made for it."""
+"""Recovery as the broker's load, start and clean shutdown: compared with every recorded one, and rule by rule on stores made for it."""
 
 from __future__ import annotations
 

@@ -119,4 +119,4 @@ def test_a_killed_stream_of_captured_pulls_goes_on_where_it_was(
 def test_captured_pulls_do_not_wait(pullsim: Pullsim, tmp_path: Path) -> None:
     command = ("stream", "--lake", tmp_path, "--requests", "pull_request", "--checkpoint", tmp_path / "c", "--at", "request-time", "--hold")
     code, _, err = pullsim(*command)
-    assert (code, "--hold: expected files in --requests" in err) == (2, True), err
+    assert (code, "--hold: expected files in --requests, found the table of captured pulls" in err) == (2, True), err

@@ -7,11 +7,13 @@ import json
 import os
 import threading
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client.core import Metric
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEvent, StreamingQueryProgress
 
@@ -78,6 +80,7 @@ class Told:
         self.lines: list[str] = []
         self.texts: list[str] = []
         self.counts: dict[int, tuple[int, int]] = {}
+        self.is_disk_full = False
         (folder / "in").mkdir()
         self.planner = RequestLog(str(folder / "log"))
         self.report: StreamReport = report_of(
@@ -87,11 +90,16 @@ class Told:
             self.counts,
             progress=self.lines.append,
             now=lambda: NOON,
-            publish=(lambda found: self.texts.append(metrics_text(found))) if metrics else None,
+            publish=self.publish if metrics else None,
         )
         started = QueryStartedEvent(QUERY, QUERY, "c1", "", set())
         self.report.listener.onQueryStarted(started)
         self.report.listener.onQueryStarted(QueryStartedEvent(QUERY, uuid.UUID(int=8), "c2", "", set()))
+
+    def publish(self, metrics: Sequence[Metric]) -> None:
+        if self.is_disk_full:
+            raise OutputError("m.prom: the disk is full")
+        self.texts.append(metrics_text(metrics))
 
     def metric(self, name: str) -> dict[tuple[str, ...], float]:
         return series(parse(self.texts[-1])[f"pullsim_stream_{name}"])
@@ -182,20 +190,20 @@ def test_the_end_is_told_where_nobody_reads_the_log_any_more(told: Told) -> None
 
 
 def test_what_cannot_be_told_ends_no_stream_and_is_said_once(told: Told, tmp_path: Path) -> None:
-    def full(_text: str) -> None:
-        raise OutputError("m.prom: the disk is full")
-
-    told.report.publish = full
+    told.is_disk_full = True
     with pytest.raises(OutputError):
         told.report.begin()
+    told.is_disk_full = False
+    told.report.begin()
+    told.is_disk_full = True
     os.rmdir(tmp_path / "in")
     for _ in range(2):
         told.report.listener.onQueryIdle(SimpleNamespace(runId=QUERY))  # type: ignore[arg-type]
         told.report.report_events()
     assert [line.split(":")[0] for line in told.lines] == [
         "what waits cannot be told",
-        "metrics cannot be told",
-        "how far groups are behind cannot be told",
+        "metrics",
+        "consumer lag cannot be told",
     ]
     assert told.report.state.waiting_files is None
 
@@ -238,7 +246,7 @@ def test_lag_is_asked_again_where_an_import_changed_a_table(told: Told, monkeypa
     left_out = parse(told.texts[-1])["pullsim_lag_left_out"]
     assert series(left_out, "run_id", "of") == {("r1", "groups"): 12, ("r1", "topics"): 0}
     assert told.lines[0] == "the metrics leave out 12 pairs of group and topic, 0 topics: they hold 1,000 and 1,000"
-    assert "how far groups are behind cannot be told: another run writes" in told.lines
+    assert "consumer lag cannot be told: another run writes" in told.lines
 
 
 def test_the_metrics_of_two_batches_by_hand(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rows of commit_log held against the log files of a store, by the function that the tasks of `verify --lake` call."""
+"""Rows of commit_log compared with the log files of a store, by the function that the tasks of `verify --lake` call."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_file_that_is_short_or_not_there(tmp_path: Path, found: list[Message])
     contents = two_files(found)
     path = stored(tmp_path, contents)[0]
     (tmp_path / path).write_bytes(contents[0][:-1])
-    told = f"rows for bytes behind the file's {len(contents[0]) - 1:,}"
+    told = f"rows for bytes past the file's {len(contents[0]) - 1:,}"
     assert compared(tmp_path, contents[0], STARTS[0]) == [(path, 0, told)]
     (tmp_path / path).unlink()
     assert compared(tmp_path, contents[0], STARTS[0]) == [(path, 0, "rows for a file that the store does not have")]

@@ -219,7 +219,7 @@ def test_offsets_of_many_groups_are_held_against_the_files_of_their_queues(tmp_p
         "None@d": {0: 5},
     }
     write(store, "config/consumerOffset.json", encode_consumer_offsets(ConsumerOffsets(offsetTable=offsets)))
-    told = f"4 offsets behind the end of their queue; the first of group b: U/1, {MESSAGES + 1}"
+    told = f"4 offsets past the end of their queue; the first of group b: U/1, {MESSAGES + 1}"
     assert [found.text for one in checked_files(store) for found in one.findings if found.code == "OFFSET_BEYOND_QUEUE"] == [told]
 
 

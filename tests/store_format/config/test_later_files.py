@@ -1,4 +1,4 @@
-"""Config files that only a broker 5.x has: those of the golden broker, held against what that broker said, and forms made by hand."""
+"""Config files that only a broker 5.x has: those of the golden broker, compared with what that broker said, and forms made by hand."""
 
 from __future__ import annotations
 

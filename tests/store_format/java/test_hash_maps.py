@@ -1,4 +1,4 @@
-"""The order of keys in Java's hash maps, held against what Java printed (data/java/MapOrders.java)."""
+"""The order of keys in Java's hash maps, compared with what Java printed (data/java/MapOrders.java)."""
 
 from __future__ import annotations
 
