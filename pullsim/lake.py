@@ -378,7 +378,7 @@ def import_store(
         properties: the broker's broker.conf.
         settings: broker settings, which override those of `properties`.
         rules: version of the broker whose rules hold.
-        spark: session; as for `pullsim.open`.
+        spark: session; by default a small store is imported in this process, others as for `pullsim.open`.
 
     Raises:
         pullsim.Error: the store cannot be used, or the lake cannot take it; the lake is as before.
@@ -419,7 +419,7 @@ def import_store(
     with _job():
         done = None
         if spark is None:
-            done = import_small_store(run, os.fspath(lake), path, broker=name, layout=asked, on_spark=lambda _: None)
+            done = import_small_store(run, os.fspath(lake), path, broker=name, layout=asked, tell=lambda _: None)
         if done is None:
             done = run(SparkLake(session(s3=bool(on_s3)) if spark is None else spark, os.fspath(lake)))
     for note in done.notes:

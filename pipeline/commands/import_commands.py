@@ -69,8 +69,8 @@ def import_command(
 ) -> None:
     """Read a broker's STORE directory into Delta tables, in the state after the broker's load and start, or as it is.
 
-    STORE is only read. If the lake already has the broker, the import replaces its rows; else it adds the broker. A small store is imported
-    without Spark; --master or --conf ask for Spark.
+    STORE is only read. If the lake already has the broker, the import replaces its rows; else it adds the broker. Spark is
+    not needed for a small store where the lake is local and has no other broker; --master and --conf ask for Spark.
 
     With --follow, the command adds new messages, batch by batch, until Ctrl-C or SIGTERM. If the broker truncated its log or deleted files
     of it, the whole store is imported again, and the table follow_event has the reason. Index files, the checkpoint and bytes that are no
@@ -107,8 +107,8 @@ def import_command(
     if not needs_spark:
         require_store(store)
         progress_to_stderr(broker_settings.told_version)
-        why = partial(_tell_why, engine)
-        small = import_small_store(partial(importing, run_id=run_id()), lake, store, broker=name, layout=asked, on_spark=why)
+        tell = progress_to_stderr if engine.verbose else lambda _: None
+        small = import_small_store(partial(importing, run_id=run_id()), lake, store, broker=name, layout=asked, tell=tell)
         if small is not None:
             _tell(small)
             return
@@ -127,11 +127,6 @@ def import_command(
             return
         done = importing(opened, run_id=run_id())
     _tell(done)
-
-
-def _tell_why(engine: Engine, reason: str) -> None:
-    if engine.verbose:
-        progress_to_stderr(f"Spark imports: {reason}")
 
 
 def _tell(done: Imported) -> None:

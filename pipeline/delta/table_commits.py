@@ -125,6 +125,17 @@ def append_files(
             table.create_checkpoint()
 
 
+def join_files(path: str, user_metadata: str) -> None:
+    """Join the small files of a Delta table into few, in a commit that changes no row.
+
+    Raises:
+        deltalake.exceptions.DeltaError: another run commits.
+    """
+    table = opened_table(path)
+    if table is not None:
+        table.optimize.compact(commit_properties=_commit_properties(user_metadata), post_commithook_properties=_NO_HOOK)
+
+
 def _commit_properties(text: str, transactions: Sequence[Transaction] = ()) -> CommitProperties:
     return CommitProperties(custom_metadata={"userMetadata": text}, max_commit_retries=0, app_transactions=list(transactions))
 

@@ -187,7 +187,7 @@ class _OpenFile:
     def remove(self) -> None:
         """Remove the unfinished file; on S3 it is there only when it is closed."""
         if self._file is not None:
-            with suppress(OSError):
+            with suppress(OSError, RuntimeError):  # a second close of a file whose footer failed is a RuntimeError
                 self._file.close()
             self._file.is_open = False  # else it is closed again when it is deleted
         filesystem, inside = filesystem_of(self._path)

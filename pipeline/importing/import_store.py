@@ -44,7 +44,7 @@ from pipeline.schema.arrow_types import arrow_schema, arrow_table
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.tasks.task_rows import TaskRows, rows_as_they_are
-from pipeline.tasks.work import Batches, DriverTasks, SparkTasks, Tasks, Work, items_of, of_items
+from pipeline.tasks.work import Batches, DriverTasks, NoSessionError, SparkTasks, Tasks, Work, items_of, of_items
 from store_format.errors import StoreError, without_credentials
 from store_format.files.mapped_files import MappedFile
 from store_format.index.index_file import IndexSizes
@@ -228,6 +228,8 @@ def _replace(tasks: Tasks, writer: LakeWriter, placement: Placement, rows: Seque
     """Replace the broker's rows in tables by rows that tasks make, and in others by `small` ones."""
     tables = dict.fromkeys(table for one in rows for table in one.tables)
     writers = {table: writer.replacing_writer(table, placement) for table in tables}
+    if not writer.lake.has_session and (left := next((table for table, found in writers.items() if found is None), None)):
+        raise NoSessionError(f"only Spark writes the table {left.name}: it is clustered, or a topic cannot name a folder")
     with _short_plans(writer.lake) if all(writers.values()) else nullcontext(), ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
         written = [pool.submit(one.files, [found for table in one.tables if (found := writers[table])]) for one in rows]
         replaced = []

@@ -99,7 +99,7 @@ def load_store(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSet
     """Load and start a store as the broker does.
 
     Tasks read a store that was shut down cleanly and to which start adds nothing; if its version recovers by the queues' end, also only one
-    that load leaves as it is. The driver reads any other store, in the broker's order.
+    that load leaves as it is. Any other store is read record by record, in the broker's order, by this process.
 
     Args:
         tasks: what does the work.

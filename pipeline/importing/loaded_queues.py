@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -68,11 +65,15 @@ class QueueTotals:
 _GREATEST = ("recoveredPhysicOffset", "maxPhysicOffset")
 _SUMS = ("queues", "wrote", "cutEntries", "deletedFiles")
 _TOTALS_DDL = ", ".join(f"{name} BIGINT" for name in (*_GREATEST, *_SUMS))
+_SUMMED = ("topic", "queueId", *_GREATEST, *_SUMS[1:])
+_OF_FILES = ("topic", "queueId", "hasFolder", "name", "fromOffset", "length", "wrote", "mtimeMs")
+# rows in a batch of segments
+_SEGMENTS_A_BATCH = 1 << 13
 
 
 def totals_of(queues: Work) -> QueueTotals:
-    """The totals of rows of loaded_queue; the rows of a queue must follow one another in a partition."""
-    parts = queues.mapped(_totals, _TOTALS_DDL).rows()
+    """The totals of rows of loaded_queue; all rows of a queue must lie in one partition, one after the other."""
+    parts = queues.select(_SUMMED).mapped(_totals, _TOTALS_DDL).rows()
     recovered, most = (max((part[name] for part in parts), default=-1) for name in _GREATEST)
     count, wrote, cut, deleted = (sum(part[name] for part in parts) for name in _SUMS)
     return QueueTotals(
@@ -81,30 +82,31 @@ def totals_of(queues: Work) -> QueueTotals:
 
 
 def _totals(batches: Batches) -> Batches:
-    of_sums = [name for name in _SUMS if name != "queues"]
-    found: dict[str, Any] = dict.fromkeys(_GREATEST, -1) | dict.fromkeys(_SUMS, 0)
-    columns = ["topic", "queueId", *_GREATEST, *of_sums]
-    rows = (row for batch in batches for row in batch.select(columns).to_pylist())
-    for _, of_queue in groupby(rows, itemgetter("topic", "queueId")):
-        found["queues"] += 1
-        for row in of_queue:
-            found |= {name: max(found[name], -1 if row[name] is None else row[name]) for name in _GREATEST}
-            found |= {name: found[name] + (row[name] or 0) for name in of_sums}
-    yield pa.RecordBatch.from_pylist([found], schema=arrow_of(_TOTALS_DDL))
+    greatest, sums = dict.fromkeys(_GREATEST, -1), dict.fromkeys(_SUMS, 0)
+    last: tuple[str, int] | None = None
+    for batch in batches:
+        if not len(batch):
+            continue
+        for name in _GREATEST:
+            greatest[name] = max(greatest[name], pc.max(pc.fill_null(batch.column(name), -1)).as_py())
+        for name in _SUMS[1:]:
+            sums[name] += pc.sum(pc.fill_null(batch.column(name), 0)).as_py()
+        topic, number = batch.column("topic"), batch.column("queueId")
+        codes = topic.dictionary_encode().indices.to_numpy()
+        changes = np.count_nonzero((np.diff(codes) != 0) | (np.diff(number.to_numpy()) != 0))
+        sums["queues"] += int(changes) + ((topic[0].as_py(), number[0].as_py()) != last)
+        last = (topic[-1].as_py(), number[-1].as_py())
+    yield pa.RecordBatch.from_pylist([greatest | sums], schema=arrow_of(_TOTALS_DDL))
 
 
 def queue_rows(queues: Work) -> Work:
     """The rows of `queue` for rows of loaded_queue."""
-    return queues.mapped(_bounds, QUEUE.schema).distinct(QUEUE.key)
-
-
-def _bounds(batches: Batches) -> Batches:
-    return (batch.select(QUEUE.names) for batch in batches)
+    return queues.select(QUEUE.names).distinct(QUEUE.key)
 
 
 def file_rows(queues: Work, broker: str) -> Work:
     """The rows of store_file for rows of loaded_queue: the queues' files, and the folders of queues that have none."""
-    return queues.mapped(partial(_files, broker), STORE_FILE.schema)
+    return queues.select(_OF_FILES).mapped(partial(_files, broker), STORE_FILE.schema)
 
 
 def _files(broker: str, batches: Batches) -> Batches:
@@ -113,13 +115,14 @@ def _files(broker: str, batches: Batches) -> Batches:
 
 
 def _files_of(broker: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-    number, is_file = rows.column("queueId").cast(pa.string()), rows.column("name").is_valid()
-    path = pc.binary_join_element_wise(CONSUME_QUEUE, rows.column("topic"), number, rows.column("name"), "/", null_handling="skip")
+    # Spark may be set to send large strings
+    topic, number, name = (rows.column(column).cast(pa.string()) for column in ("topic", "queueId", "name"))
+    path = pc.binary_join_element_wise(CONSUME_QUEUE, topic, number, name, "/", null_handling="skip")
     schema = arrow_schema(STORE_FILE)
     columns = {name: rows.column(name) for name in schema.names if name in rows.schema.names} | {
         "brokerName": pa.repeat(pa.scalar(broker, pa.string()), len(rows)),
-        "kind": pc.if_else(is_file, CONSUME_QUEUE, FOLDER),
-        "name": pc.coalesce(rows.column("name"), number),
+        "kind": pc.if_else(name.is_valid(), CONSUME_QUEUE, FOLDER),
+        "name": pc.coalesce(name, number),
         "length": pc.coalesce(rows.column("length"), pa.scalar(0, pa.int64())),
         "path": path,
     }
@@ -140,6 +143,8 @@ def _segments(batches: Batches) -> Iterator[pa.RecordBatch]:
         segment = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
         later = np.maximum((most - first // CQ_STORE_UNIT_SIZE)[row] // SEGMENT_ENTRIES - segment, 0)
         age = np.frexp(1 + later)[1] - 1
-        found = files.take(pa.array(row))
-        arrays = [*found.columns, pa.array(segment), pa.array(age.astype(np.int32))]
-        yield pa.RecordBatch.from_arrays(arrays, names=[*found.schema.names, "segment", "age"])
+        for start in range(0, len(row), _SEGMENTS_A_BATCH):
+            part = slice(start, start + _SEGMENTS_A_BATCH)
+            found = files.take(pa.array(row[part]))
+            arrays = [*found.columns, pa.array(segment[part]), pa.array(age[part].astype(np.int32))]
+            yield pa.RecordBatch.from_arrays(arrays, names=[*found.schema.names, "segment", "age"])

@@ -8,17 +8,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from pipeline.delta.delta_sql import Placement
 from pipeline.delta.small_table import has_plain_path
-from pipeline.files.store_files import is_uri
+from pipeline.files.store_files import is_uri, local_path
 from pipeline.importing.import_store import Imported
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
-from pipeline.schema.tables import Layout
+from pipeline.schema.tables import IMPORTED, LAKE_VERSION, Layout
 from pipeline.tasks.work import NoSessionError
 
-# bytes on disk, and files and folders, that one process reads in less time than a session takes to start
+# bytes on disk, and files and folders, that one process reads in about the time that a session takes to start
 _MOST_BYTES = 128 << 20
-_MOST_FILES = 2000
+_MOST_FILES = 1000
+# of the tables by queue, where the driver writes them
+_PLACEMENT = Placement("partitioned", named_folders=True)
 
 
 def import_small_store(
@@ -28,9 +31,9 @@ def import_small_store(
     *,
     broker: str,
     layout: Layout | None,
-    on_spark: Callable[[str], None],
+    tell: Callable[[str], None],
 ) -> Imported | None:
-    """Import a store without Spark, where it is small and the lake is such that only new tables are written.
+    """Import a store without Spark, where it is small and the driver can write all of the lake's tables.
 
     Args:
         importing: `import_store` with all arguments but the lake.
@@ -38,7 +41,7 @@ def import_small_store(
         store_path: directory or URI of the store.
         broker: the broker's name in the lake.
         layout: the layout that is asked for.
-        on_spark: called with the reason why Spark has to import.
+        tell: called with a line that says who imports, and why it is Spark.
 
     Returns:
         The result; None where Spark has to import: nothing of this run is visible then.
@@ -49,10 +52,11 @@ def import_small_store(
     try:
         reason = _reason(lake_root, store_path, broker, layout)
         if reason is None:
+            tell("the driver imports, without Java")
             return importing(Lake(None, lake_root))
     except NoSessionError as error:
         reason = str(error)
-    on_spark(reason)
+    tell(f"Spark imports: {reason}")
     return None
 
 
@@ -62,7 +66,7 @@ def _reason(lake_root: str, store_path: str, broker: str, layout: Layout | None)
         return "the store and the lake must be local folders"
     if layout == "clustered":
         return "the layout is clustered"
-    if not _is_small(store_path):
+    if not _is_small(local_path(store_path)):
         return f"the store has more than {_MOST_BYTES >> 20} MiB, or more than {_MOST_FILES:,} files"
     lake = Lake(None, lake_root)
     if not has_plain_path(lake.root):
@@ -70,13 +74,16 @@ def _reason(lake_root: str, store_path: str, broker: str, layout: Layout | None)
     writer = LakeWriter(lake, run_id="", what="import", broker=broker)
     if writer.others:
         return "the lake has other brokers"
-    return "the lake is clustered" if writer.was_clustered else None
+    table = next((table for table in IMPORTED if writer.replacing_writer(table, _PLACEMENT) is None), None)
+    if table is None and not writer.commits_without_spark:
+        table = LAKE_VERSION
+    return None if table is None else f"only Spark writes the table {table.name} of this lake"
 
 
 def _is_small(store_path: str) -> bool:
     """Whether the bytes that a store has on disk, and its files and folders, are few; log files have holes where nothing was written."""
     used = found = 0
-    for folder, _, names in os.walk(store_path, followlinks=True):
+    for folder, _, names in os.walk(store_path):
         found += 1 + len(names)
         for name in names[:_MOST_FILES]:
             try:

@@ -84,7 +84,7 @@ class Lake:
             NoSessionError: there is none.
         """
         if self._spark is None:
-            raise NoSessionError(f"{self.root}: only Spark reads or writes one of the tables so")
+            raise NoSessionError(f"a table of {self.root} needs Spark, and there is no session")
         return self._spark
 
     @property

@@ -26,6 +26,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.delta.damaged_files import RESTORE
 from pipeline.delta.delta_log import RUN_PROPERTY, delta_version, is_empty, restored_version, run_of
 from pipeline.delta.delta_sql import (
     Placement,
@@ -39,7 +40,7 @@ from pipeline.delta.delta_sql import (
     table_properties,
 )
 from pipeline.delta.small_table import has_plain_path, named_features, opened_table, plain_message
-from pipeline.delta.table_commits import CommitConflictError, Found, append_files, create_table, takes_files
+from pipeline.delta.table_commits import CommitConflictError, Found, append_files, create_table, join_files, takes_files
 from pipeline.delta.table_files import FileWriter
 from pipeline.files.object_store import is_s3
 from pipeline.lake.lake import Lake, LakeConflictError, LakeError, LakeVersion, StreamBatch
@@ -158,7 +159,18 @@ class LakeWriter:
 
     def _named_features(self, table: Table) -> set[str]:
         path = self.lake.path(table.name)
-        return named_features(path) if has_plain_path(path) else self.lake.features(table)
+        try:
+            return named_features(path) if has_plain_path(path) else self.lake.features(table)
+        except (DeltaError, OSError) as error:
+            if self.lake.has_session:  # a table with features that only Spark knows
+                return self.lake.features(table)
+            raise _damaged(path, error) from error
+
+    @property
+    def commits_without_spark(self) -> bool:
+        """Whether the driver commits a version of the lake without Spark."""
+        path = self.lake.path(LAKE_VERSION.name)
+        return delta_version(path) is None or self._commits_here(LAKE_VERSION)
 
     def expect_commit(self) -> None:
         """Start to load lake_version into Delta's cache while tables are written; loading it takes longer than the commit itself."""
@@ -243,7 +255,12 @@ class LakeWriter:
         """Whether the driver creates or replaces the table without Spark."""
         path = self.lake.path(table.name)
         is_plain = not table.by_queue or (placement.layout == "partitioned" and placement.named_folders)
-        return is_plain and has_plain_path(path) and (delta_version(path) is None or opened_table(path) is not None)
+        if not is_plain or not has_plain_path(path):
+            return False
+        try:
+            return delta_version(path) is None or opened_table(path) is not None
+        except (DeltaError, OSError) as error:
+            raise _damaged(path, error) from error
 
     def _written_files(self, table: Table, rows: DataFrame | pa.Table) -> WrittenFiles:
         """Write rows to new files in the folder of an unpartitioned table; gives a row of FILES_DDL for each file."""
@@ -306,7 +323,7 @@ class LakeWriter:
             row = dict(zip(LAKE_VERSION.names, values, strict=True))
             if (delta_at := self._committed(row)) is not None:
                 self.lake.committed(at, delta_at)
-                if at.version % COMPACTED_EVERY == 0 and self.lake.has_session:
+                if at.version % COMPACTED_EVERY == 0:
                     self._compact_versions()
                 if self._alone is not None:
                     self._released()
@@ -319,9 +336,12 @@ class LakeWriter:
 
     def _compact_versions(self) -> None:
         """Join the files of lake_version, which every run reads first, into one."""
-        with suppress(LakeError, *_CONCURRENT):  # another run commits; a later run compacts the table
+        with suppress(LakeError, DeltaError, *_CONCURRENT):  # another run commits; a later run compacts the table
             self._require_alone()
-            self.spark.sql(f"OPTIMIZE {delta(self.lake.path(LAKE_VERSION.name))}")
+            if self._commits_here(LAKE_VERSION):
+                join_files(self.lake.path(LAKE_VERSION.name), self._named)
+            else:
+                self.spark.sql(f"OPTIMIZE {delta(self.lake.path(LAKE_VERSION.name))}")
 
     def _committed(self, row: dict[str, Any]) -> int | None:
         """Append a row to lake_version; gives its Delta version, or None where another run has committed this version of the lake."""
@@ -469,6 +489,10 @@ class LakeWriter:
             raise
         except DeltaError as error:
             raise LakeError(f"{self.lake.root}: cannot write a Delta table: {plain_message(error)}") from error
+
+
+def _damaged(path: str, error: Exception) -> LakeError:
+    return LakeError(f"{path}: cannot read the log of the Delta table: {plain_message(error)}; {RESTORE}")
 
 
 def _file_writer(table: Table, folder: str, placement: Placement | None = None) -> FileWriter:

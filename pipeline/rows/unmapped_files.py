@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.rows.log_batches import used_ranges
@@ -117,16 +119,20 @@ def pieces_of(files: Work, *, after_entries: bool) -> Work:
         files: rows of store_file.
         after_entries: whether files of the commit log are left out, and the pieces of queue files begin after the entries.
     """
-    return files.mapped(partial(_pieces, after_entries), _PIECES_DDL)
+    return files.select(["kind", "path", "length", "wrote"]).mapped(partial(_pieces, after_entries), _PIECES_DDL)
 
 
 def _pieces(after_entries: bool, files: Batches) -> Batches:
-    kept = {COMMIT_LOG, FOLDER} if after_entries else {FOLDER}
+    left_out = [COMMIT_LOG, FOLDER] if after_entries else [FOLDER]
     for batch in files:
+        wrote = batch.column("wrote").fill_null(0).to_numpy(zero_copy_only=False) if after_entries else np.zeros(len(batch), np.int64)
+        first = pa.array(wrote // CQ_STORE_UNIT_SIZE * CQ_STORE_UNIT_SIZE)
+        has_bytes = pc.and_(pc.less(first, batch.column("length")), pc.invert(pc.is_in(batch.column("kind"), pa.array(left_out))))
+        columns = [batch.column("path"), first, batch.column("length")]
+        rows = pa.RecordBatch.from_arrays(columns, names=["path", "first", "length"]).filter(has_bytes)
         pieces = []
-        for row in batch.select(["kind", "path", "length", "wrote"]).to_pylist():
-            first = (row["wrote"] or 0) // CQ_STORE_UNIT_SIZE * CQ_STORE_UNIT_SIZE if after_entries else 0
-            starts = range(first, row["length"], _PIECE_BYTES) if row["kind"] not in kept else ()
+        for row in rows.to_pylist():
+            starts = range(row["first"], row["length"], _PIECE_BYTES)
             pieces += [{"path": row["path"], "start": start, "end": min(start + _PIECE_BYTES, row["length"])} for start in starts]
         yield pa.RecordBatch.from_pylist(pieces, schema=arrow_of(_PIECES_DDL))
 

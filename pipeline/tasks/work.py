@@ -29,11 +29,15 @@ _ITEMS_ARROW = pa.schema([(_ITEM, pa.int64())])
 
 
 class NoSessionError(Exception):
-    """Something needs Spark, and there is no session; nothing that a reader sees was written."""
+    """Something needs Spark, and there is no session. An import that raises it has committed nothing."""
 
 
 class Work(Protocol):
     """Rows in partitions, each of which is the work of a task."""
+
+    def select(self, names: Sequence[str]) -> Self:
+        """The columns of these names."""
+        ...
 
     def mapped(self, make: Make, schema: str) -> Self:
         """The rows, with columns in DDL, that `make` makes from each partition."""
@@ -56,7 +60,7 @@ class Work(Protocol):
         ...
 
     def once(self) -> Self:
-        """The rows, which are made once, with their first use."""
+        """The rows, which are made once, at the latest with their first use."""
         ...
 
     def rows(self) -> list[dict[str, Any]]:
@@ -118,6 +122,10 @@ class SparkWork:
 
     frame: DataFrame
 
+    def select(self, names: Sequence[str]) -> SparkWork:
+        """As Work says."""
+        return SparkWork(self.frame.select(*names))
+
     def mapped(self, make: Make, schema: str) -> SparkWork:
         """As Work says."""
         return SparkWork(self.frame.mapInArrow(make, schema))
@@ -178,6 +186,11 @@ class DriverWork:
     schema: pa.Schema
     batches: Callable[[], Batches]
 
+    def select(self, names: Sequence[str]) -> DriverWork:
+        """As Work says."""
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return DriverWork(schema, lambda: (batch.select([*names]) for batch in self.batches()))
+
     def mapped(self, make: Make, schema: str) -> DriverWork:
         """As Work says."""
         typed = arrow_of(schema)
@@ -203,7 +216,7 @@ class DriverWork:
         )
 
     def once(self) -> DriverWork:
-        """As Work says, with the call already: the rows are few."""
+        """As Work says, at once: the rows are few."""
         made = [*self.batches()]
         return DriverWork(self.schema, lambda: iter(made))
 

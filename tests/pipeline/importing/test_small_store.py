@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 from pipeline.importing import small_store as module
 from pipeline.importing.import_store import Imported, import_store
 from pipeline.importing.small_store import import_small_store
-from pipeline.lake.lake import Lake
+from pipeline.lake import lake_writer
+from pipeline.lake.lake import Lake, LakeError
 from pipeline.settings.settings import BrokerSettings
 from store_format.errors import StoreError
 from tests.makers.lakes import commits, file_rows, import_as, live_files, tiny_store
@@ -40,9 +41,9 @@ def by_driver(lake: Path | str, store: Path, broker: str = "b", *, layout: Layou
     settings = BrokerSettings.from_sources()
     run = partial(import_store, store_path=str(store), broker=broker, layout=layout, settings=settings, as_found=as_found)
     importing = partial(run, run_id="small", now=lambda: NOON, progress=lambda _: None)
-    done = import_small_store(importing, str(lake), str(store), broker=broker, layout=layout, on_spark=told.append)
-    assert (done is None) == bool(told)
-    return told[0] if done is None else done
+    done = import_small_store(importing, str(lake), str(store), broker=broker, layout=layout, tell=told.append)
+    assert told[-1].startswith("Spark imports: ") if done is None else told == ["the driver imports, without Java"]
+    return told[-1].removeprefix("Spark imports: ") if done is None else done
 
 
 def table_rows(lake: Path, name: str) -> list[str]:
@@ -114,7 +115,7 @@ def test_spark_imports_what_only_spark_writes(spark: SparkSession, tmp_path: Pat
     assert by_driver(tmp_path / "50%", store) == "deltalake does not open the lake's path"
     assert by_driver("hdfs://nobody/lake", store) == "the store and the lake must be local folders"
     import_as(spark, tmp_path / "clustered", store, layout="clustered")
-    assert by_driver(tmp_path / "clustered", store) == "the lake is clustered"
+    assert by_driver(tmp_path / "clustered", store) == "only Spark writes the table commit_log of this lake"
     assert isinstance(by_driver(lake, store), Imported)
     assert by_driver(lake, store, broker="another") == "the lake has other brokers"
     monkeypatch.setattr(module, "_MOST_FILES", 5)
@@ -128,8 +129,32 @@ def test_a_topic_that_names_no_folder_leaves_the_import_to_spark_and_the_lake_as
     lake = tmp_path / "lake"
     assert isinstance(by_driver(lake, tiny_store(tmp_path / "a", QUEUES)), Imported)
     odd = tiny_store(tmp_path / "b", [("a b", 0)])
-    assert "only Spark" in str(by_driver(lake, odd)) or "DataFrame" in str(by_driver(lake, odd))
+    files = sorted(lake.rglob("*"))
+    assert str(by_driver(lake, odd)).endswith(" a topic cannot name a folder")
+    assert sorted(lake.rglob("*")) == files
     assert Lake(None, str(lake)).at.version == 1
+
+
+def test_every_fiftieth_import_joins_the_files_of_the_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake_writer, "COMPACTED_EVERY", 2)
+    lake, store = tmp_path / "lake", tiny_store(tmp_path / "store", QUEUES)
+    for version in (1, 2, 3):
+        done = by_driver(lake, store)
+        assert isinstance(done, Imported)
+        assert done.lake_version == version
+    versions = lake / "lake_version"
+    found = [row["version"] for add in live_files(versions, 4).values() for row in file_rows(versions, add)]
+    assert sorted(found) == [1, 2, 3]
+    assert len(DeltaTable(str(lake / "lake_version")).file_uris()) == 2
+
+
+@pytest.mark.parametrize("table", ["queue", "commit_log"])
+def test_a_damaged_table_is_named(tmp_path: Path, table: str) -> None:
+    lake, store = tmp_path / "lake", tiny_store(tmp_path / "store", QUEUES)
+    by_driver(lake, store)
+    (lake / table / "_delta_log" / f"{0:020d}.json").write_text("{")
+    with pytest.raises(LakeError, match=f"/{table}: cannot read the log of the Delta table"):
+        by_driver(lake, store)
 
 
 def test_the_error_of_an_unusable_store_is_raised_and_the_lake_is_as_before(tmp_path: Path) -> None:
