@@ -339,14 +339,16 @@ class Lake:
         from pipeline.capture.capture_job import broker_of, run_capture
         from pipeline.commands.new_run import now, run_id
         from pipeline.files.given_files import require_input
+        from pipeline.files.store_files import absolute_path
         from pipeline.lake.lake import Lake as SparkLake
         from pipeline.terminal import progress_to_stderr
 
         path = os.fspath(traffic)
         require_input("traffic", path)
+        whole = absolute_path(path)  # executors have a current folder of their own
         with _job():
             into = broker_of(SparkLake(self.spark, self.path), broker)
-            run_capture(into, path, run_id=run_id(), now=now, progress=progress_to_stderr)
+            run_capture(into, whole, run_id=run_id(), now=now, progress=progress_to_stderr)
 
     def _broker(self, name: str | None) -> OpenedBroker:
         from pipeline.lake.opened_broker import OpenedBroker
