@@ -319,6 +319,37 @@ class Lake:
                 run_replay(opened, path, options=options, settings_of=settings_of, run_id=run, now=now, progress=progress_to_stderr)
         return self.sql(_ANSWERS.format(run=run))
 
+    def capture(self, traffic: Path, *, broker: str | None = None) -> None:
+        """Read a broker's captured traffic into the lake: its pulls with the recorded answers, offsets, subscriptions.
+
+        Args:
+            traffic: a file of pcap or pcapng; reading it again replaces its rows.
+            broker: the broker; needed if the lake holds more than one.
+
+        Raises:
+            pullsim.Error: the file is missing or no capture, or the lake has no such broker; nothing was written.
+
+        >>> lake = pullsim.open("lake")
+        >>> lake.capture("traffic.pcap")
+        >>> lake.sql("SELECT count(*) AS pulls, count(recordedCode) AS answered FROM pull_request")
+        pulls  answered
+          121       111
+        (1 row)
+        """
+        from pipeline.capture.capture_job import broker_of, run_capture
+        from pipeline.commands.new_run import now, run_id
+        from pipeline.files.given_files import require_input
+        from pipeline.files.store_files import absolute_path
+        from pipeline.lake.lake import Lake as SparkLake
+        from pipeline.terminal import progress_to_stderr
+
+        path = os.fspath(traffic)
+        require_input("traffic", path)
+        whole = absolute_path(path)  # executors have a current folder of their own
+        with _job():
+            into = broker_of(SparkLake(self.spark, self.path), broker)
+            run_capture(into, whole, run_id=run_id(), now=now, progress=progress_to_stderr)
+
     def _broker(self, name: str | None) -> OpenedBroker:
         from pipeline.lake.opened_broker import OpenedBroker
 

@@ -121,8 +121,12 @@ def _say_where_to_look(root: str, *, kept: bool) -> None:
         say("\nThe lake was temporary; `pullsim demo --lake DIR` keeps it. Then:")
     else:
         say(f"\nThe lake is in {root}. Next:")
-    say(f'  pullsim sql --lake {lake} "SELECT * FROM consume_lag_by_group ORDER BY lag DESC"')
+    for words in (
+        "groups --lake {}",
+        "lag --lake {} --group g-slow",
+        "message --lake {} --key main2-335",
+        "report --lake {} --out report.html",
+    ):
+        say(f"  pullsim {words.format(lake)}")
     say(f'  pullsim sql --lake {lake} "SELECT topic, count(*) FROM commit_log GROUP BY topic"')
-    say(f"  pullsim lag --lake {lake} --group g-slow")
-    say(f"  pullsim report --lake {lake} --out report.html")
     say("  pullsim import /path/to/your/store --lake my-lake")

@@ -150,6 +150,7 @@ def message_command(
     """Find messages by key, id, tag, text or topic, the newest first; one message alone is shown whole.
 
     Several options find the messages that fulfil all of them. Bodies are shown where they are text, compressed ones as consumers get them.
+    `pullsim lag --topic NAME` shows whether a group has consumed a message: those of its queue from the #Consumer Offset on wait.
     Json and csv have the columns of the view message, without the bytes of the body.
     """
     if all(one is None for one in (key, message_id, tag, text, topic)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -14,7 +14,7 @@ from pipeline.commands.engine import Engine, engine_option, engine_options
 from pipeline.commands.given_settings import GivenSettings, settings_options
 from pipeline.commands.options import broker_option, format_option, lake_option, moment
 from pipeline.settings.quantities import size_in_bytes
-from pipeline.terminal import progress_to_stderr, show_streamed
+from pipeline.terminal import progress_to_stderr, show_values
 
 if TYPE_CHECKING:
     from pipeline.embedded.database import EmbeddedLake
@@ -40,6 +40,7 @@ def _zone(_context: click.Context, _parameter: click.Parameter, value: str) -> Z
     "retention",
     cls=ExampleCommand,
     example="pullsim retention --lake lake --group orders-consumer --rate 0\n"
+    "  pullsim retention --lake lake --topic orders\n"
     "  pullsim retention --lake lake --set fileReservedTime=48 --disk-size 500G --time-zone Asia/Shanghai",
 )
 @lake_option
@@ -63,6 +64,12 @@ def _zone(_context: click.Context, _parameter: click.Parameter, value: str) -> Z
     "--time-zone", "zone", callback=_zone, default="UTC", show_default=True, metavar="NAME", help="Zone of the broker's clock (deleteWhen)."
 )
 @broker_option
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Greatest number of rows, 0 for all; 50 in a table by default, all as json and csv.",
+)
 @format_option
 @settings_options
 @engine_option
@@ -78,6 +85,7 @@ def retention_command(
     disk_used: int | None,
     zone: ZoneInfo,
     broker: str | None,
+    limit: int | None,
     form: str,
     settings: GivenSettings,
     engine: Engine,
@@ -85,7 +93,11 @@ def retention_command(
     """Show which messages each group loses when old files are deleted, the time, and a fileReservedTime that would keep them.
 
     Files are deleted by the broker's rules: fileReservedTime, deleteWhen, diskMaxUsedSpaceRatio, cleanFileForciblyEnable. The settings are
-    those of the import, overridden by --properties and --set. As json and csv, times are in ms.
+    those of the import, overridden by --properties and --set.
+
+    A row is a group and topic, with --topic a queue. The first time is that at which the file with the next message is deleted, the
+    second that at which the group, at its rate, loses messages. Keep h is the least fileReservedTime that keeps them. Where no loss is
+    foreseen, the last column says why (docs/retention.md). As json and csv a row is a queue, and times are in ms.
     """
     from pipeline.lag.retention import RetentionQuestion
 
@@ -106,7 +118,7 @@ def retention_command(
             disk_used=disk_used,
         )
 
-    asked = AskedRetention(broker, form, question)
+    asked = AskedRetention(broker, form, topic is not None, limit, question)
     if not engine.without_spark(lake, asked.show_quickly):
         asked.show(engine, lake)
 
@@ -118,11 +130,15 @@ class AskedRetention:
     Attributes:
         broker: name of the broker; None for the lake's only one.
         form: form of the rows.
+        by_queue: whether a table has a row for each queue.
+        limit: greatest number of rows, 0 for all; None for the default of the form.
         question: the arguments of the forecast, from the settings of the import.
     """
 
     broker: str | None
     form: str
+    by_queue: bool
+    limit: int | None
     question: Callable[[Mapping[str, str]], RetentionQuestion]
 
     def show_quickly(self, lake: EmbeddedLake) -> None:
@@ -152,11 +168,15 @@ class AskedRetention:
         [[stored]] = ask([f"SELECT properties FROM broker WHERE brokerName = {literal(broker)}"])  # noqa: S608
         return retention(ask, broker, self.question(stored["properties"] or {}))
 
-    def _show(self, forecast: Forecast, rows: Iterable[Row]) -> None:
-        from pipeline.lag.retention import COLUMNS, with_texts
+    def _show(self, forecast: Forecast, rows: list[Row]) -> None:
+        from pipeline.lag.retention import COLUMNS
+        from pipeline.listings.retention_list import show_retention
 
-        shown = map(with_texts, rows) if self.form == "table" else rows
-        show_streamed(COLUMNS, ([row[name] for name in COLUMNS] for row in shown), self.form)
+        if self.form == "table":
+            show_retention(rows, by_queue=self.by_queue, limit=self.limit)
+        else:
+            cut = rows[: self.limit or None]
+            show_values(COLUMNS, ([row[name] for name in COLUMNS] for row in cut), self.form)
         if forecast.times_are_late:
             progress_to_stderr(
                 "files of the commit log were written to later than the store's last message: they were copied without their times, "

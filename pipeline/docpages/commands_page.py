@@ -17,7 +17,7 @@ _HEAD = """\
 
 The text of `pullsim COMMAND --help` for each command. `python -m pipeline.docpages.commands_page` generates this page from the commands.
 
-Results go to stdout or to files, progress to stderr. Exit codes: 0 done, 1 the comparison found differences, 2 bad usage or bad
+Results go to stdout or to files, progress to stderr. Exit codes: 0 done, 1 differences, findings or an alert, 2 bad usage or bad
 input (the message names file, position, expected, found), 3 the engine failed.
 """
 

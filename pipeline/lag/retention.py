@@ -17,7 +17,7 @@ from pipeline.delta.delta_sql import literal
 from pipeline.lag.lag_sql import check_names
 from pipeline.lake.asking import AskAll, Row, names_with
 from pipeline.lake.committed import LakeError
-from pipeline.settings.quantities import LAST_OF_YEAR_9999, utc_time
+from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.settings.settings import BrokerSettings, camel_case
 from udfs.cleaning.clean_commit_log import CleanSettings
 from udfs.cleaning.log_retention import Deletion, Disk, LogFile, Outlook, Share, aged_from, file_deletions, loss_of
@@ -54,10 +54,8 @@ WITH risk AS (
 SELECT r.*, s.shares
 FROM risk r
 LEFT JOIN shares s ON s.topic = r.topic AND s.queueId = r.queueId"""
-# columns of times, in ms
-_TIMES = ("lossAt", "deletedAt")
 # columns by which rows are sorted, NULL last
-_ORDER = (*_TIMES, "consumerGroup", "topic", "queueId")
+_ORDER = ("lossAt", "deletedAt", "consumerGroup", "topic", "queueId")
 # columns of `_risks` that the rows have too, and those that the forecast adds
 _KNOWN = (
     "brokerName",
@@ -189,16 +187,6 @@ def _risks(broker: str, question: RetentionQuestion) -> str:
         conditions.append(f"topic = {literal(question.topic)}")
     rate = "consumerOffsetPerHour" if question.rate is None else f"CAST('{question.rate * 3600!r}' AS DOUBLE)"
     return _RISKS.format(rate=rate, condition=" AND ".join(conditions))
-
-
-def with_texts(row: Row) -> Row:
-    """Return a row whose times are texts in UTC; None for a time after the year 9999, as bytes that are no message can give any time."""
-    return {**row, **{name: _text(row[name]) for name in _TIMES}}
-
-
-def _text(millis: int | None) -> str | None:
-    time = None if millis is None else utc_time(millis)
-    return None if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
 
 
 def _loss(forecast: Forecast, row: Row) -> dict[str, Any]:

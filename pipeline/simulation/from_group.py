@@ -188,7 +188,8 @@ def scenario_of(found: GroupFigures) -> str:
     tags = _tags(found, wanted)
     subscription = " || ".join(tag for tag in wanted if tag in tags) or "*"
     lines = [
-        _comment(f"Group {found.group} on broker {found.broker}, as the lake has it. Edit, and run: pullsim simulate --scenario THIS-FILE"),
+        _comment(f"Group {found.group} on broker {found.broker}, as the lake has it. Edit, and run:"),
+        "#   pullsim simulate --lake LAKE --scenario THIS-FILE",
         *([_comment(f"It consumes {', '.join(found.others)} too: --topic takes another.")] if found.others else []),
         f"group = {_text(found.group)}",
         f"topic = {_text(found.topic)}",

@@ -12,6 +12,7 @@ import pytest
 
 from pipeline.files.unpacking import unpack
 from pipeline.main import run
+from tests.runs.doc_commands import SHOWN
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.truth.places import PROJECT
 
@@ -51,6 +52,19 @@ def test_examples_are_what_the_pages_show() -> None:
     asked = [json.loads(line)["request"] for line in (EXAMPLES / "pulls.jsonl").read_text("utf-8").splitlines()]
     answered = [json.loads(line) for line in (EXAMPLES / "trace.jsonl").read_text("utf-8").splitlines()]
     assert [line["request"] for line in answered[1:]] == asked
+
+
+def test_each_input_that_the_first_pages_name_is_an_example() -> None:
+    named = [
+        (one.page, word)
+        for one in SHOWN
+        if one.page in {"README.md", "guide.md"}
+        for before, word in zip(("", *one.words), one.words, strict=False)
+        if word.endswith((".jsonl", ".pcap", ".toml")) and before not in {"--out", "--write-store"}
+    ]
+    assert len({Path(word).name for _, word in named}) > 6
+    folder = {"README.md": PROJECT, "guide.md": EXAMPLES}  # the guide says once that its files are there
+    assert [(page, word) for page, word in named if not (folder[page] / word).is_file()] == []
 
 
 def test_examples_without_spark_are_answered(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,8 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     with tarfile.open(DEMO / "broker-a.tar.xz") as archive:
         unpack(archive, folder, archive)
     shutil.copy(DEMO / "broker-a.conf", folder)
-    shutil.copy(PROJECT / "examples" / "pulls.jsonl", folder)
+    for name in ("pulls.jsonl", "traffic.pcap"):
+        shutil.copy(PROJECT / "examples" / name, folder)
     found = pullsim.import_store(folder / "broker-a", folder / "lake", properties=folder / "broker-a.conf", spark=spark)
     assert found.path == str(folder / "lake")
     return folder
@@ -55,7 +56,11 @@ def test_examples_of_docstrings_give_what_they_show() -> None:
         runner.run(test) for module in (lakes, rows, shown) for test in finder.find(module, globs={"pullsim": pullsim}) if test.examples
     ]
     assert [one.failed for one in tried] == [0] * len(tried)
-    public = [lakes.open, lakes.import_store, *(getattr(pullsim.Lake, name) for name in ("sql", "lag", "report", "explain", "replay"))]
+    public = [
+        lakes.open,
+        lakes.import_store,
+        *(getattr(pullsim.Lake, name) for name in ("sql", "lag", "report", "explain", "replay", "capture")),
+    ]
     assert all(">>>" in (one.__doc__ or "") for one in public)
 
 

@@ -9,6 +9,9 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
+import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -209,22 +212,86 @@ def test_a_group_keeps_its_name_whatever_it_is(watched: AskAll) -> None:
     assert series(read(lag_metrics(watched, {"a": "c1"}))["rocketmq_topic_dlq_offset"], "group") == {("x%DLQ%",): 1000}
 
 
-def test_the_alerts_and_the_dashboard_ask_for_metrics_that_there_are(ask: AskAll) -> None:
+# labels that Prometheus adds when it reads
+OF_PROMETHEUS = {"instance", "job"}
+METRIC = re.compile(r"\b((?:pullsim|rocketmq)_\w+)(?:\{([^}]*)\})?")
+LABEL_VALUES = re.compile(r"label_values\((.*), (\w+)\)")
+
+
+def dashboard() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((MONITORING / "dashboard.json").read_text("utf-8"))
+    return found
+
+
+@pytest.fixture
+def published(ask: AskAll) -> dict[str, set[str]]:
+    """The labels of each metric that lag and a follow publish."""
     moment = dt.datetime.fromtimestamp(5, dt.UTC)
     made = list(all_metrics(ask, None, moment))
     follow = FollowReport(broker="a", store="s", started=moment, now=lambda: moment, publish=made.extend)
     follow.report(Followed(lake_version=1, log_end=1))
-    there = {metric.name for metric in made}
-    dashboard = json.loads((MONITORING / "dashboard.json").read_text("utf-8"))
-    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    asked += [variable["query"]["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
-    alerts = (MONITORING / "alerts.yml").read_text("utf-8")
-    asked += re.findall(r"^ +expr: (.*)$", alerts, re.MULTILINE)
-    assert len(asked) > 20
-    for expression in asked:
-        names = set(re.findall(r"\b(?:pullsim|rocketmq)_\w+", expression))
-        assert names or expression == 'up{job="pullsim"} == 0', expression
-        assert names <= there, expression
+    labels: dict[str, set[str]] = {}
+    for metric in made:
+        labels.setdefault(metric.name, set()).update(*(sample.labels for sample in metric.samples))
+    return labels
+
+
+def labels_of_result(expression: str, published: dict[str, set[str]]) -> set[str]:
+    """The labels that the series of an expression may have; each metric and label that the expression names must be published."""
+    named = [(name, re.findall(r'(\w+)\s*(?:=~|!=|!~|=)\s*"', chosen)) for name, chosen in METRIC.findall(expression)]
+    assert named, expression
+    for name, chosen in named:
+        assert name in published, expression
+        assert set(chosen) <= published[name], expression
+    of_all = OF_PROMETHEUS.union(*(published[name] for name, _ in named))
+    grouped = re.match(r"(?:sum|max|count) (?:by \(([\w, ]+)\) )?\(|(?:sum|max|count)\(", expression)
+    by = set((grouped[1] or "").replace(",", " ").split()) if grouped else of_all
+    assert by <= of_all, expression
+    return by
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_that_are_published(published: dict[str, set[str]]) -> None:
+    found = dashboard()
+    variables = {variable["name"]: variable for variable in found["templating"]["list"]}
+    assert set(re.findall(r"\$\{?(\w+)", json.dumps(found))) - {"__all"} == variables.keys(), "each is defined, and each is used"
+    for variable in variables.values():
+        if variable["type"] == "query":
+            expression, label = LABEL_VALUES.fullmatch(variable["query"]["query"]).groups()  # type: ignore[union-attr]
+            assert label in labels_of_result(expression, published) - OF_PROMETHEUS
+    asked = 0
+    for panel in found["panels"]:
+        for target in panel["targets"]:
+            asked += 1
+            labels = labels_of_result(target["expr"], published)
+            assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= labels, target["expr"]
+            columns = labels | {"Time", "Value", "__name__"}
+            for one in panel["fieldConfig"]["overrides"]:
+                assert one["matcher"]["options"] in columns
+            for one in panel.get("transformations", ()):
+                assert one["options"]["excludeByName"].keys() <= columns
+    assert asked > 10
+
+
+def test_the_panels_of_the_dashboard_fit_beside_each_other() -> None:
+    panels = dashboard()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for at in (panel["gridPos"] for panel in panels)
+        for x in range(at["x"], at["x"] + at["w"])
+        for y in range(at["y"], at["y"] + at["h"])
+    ]
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) == 23, "Grafana has 24 columns"
+
+
+def test_the_alerts_ask_for_metrics_and_labels_that_are_published(published: dict[str, set[str]]) -> None:
+    _, *alerts = (MONITORING / "alerts.yml").read_text("utf-8").split("- alert: ")
+    assert len(alerts) > 8
+    for alert in alerts:
+        [expression] = re.findall(r"^ +expr: (.*)$", alert, re.MULTILINE)
+        labels = OF_PROMETHEUS if expression == 'up{job="pullsim"} == 0' else labels_of_result(expression, published)
+        assert set(re.findall(r"\$labels\.(\w+)", alert)) <= labels, alert
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool: apt-get install prometheus")
@@ -257,12 +324,16 @@ def test_a_file_of_metrics_is_written_beside_the_table(pullsim: Pullsim, tmp_pat
     assert {"pullsim_group_status", "rocketmq_group_diff", "pullsim_lag_left_out"} <= set(metrics)
 
 
-def test_a_watch_serves_metrics_until_it_is_told_to_stop(lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    """The port answers while the command waits for the lake to change."""
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    got = list[str]()
+        port: int = found.getsockname()[1]
+        return port
+
+
+def test_a_watch_serves_metrics_until_it_is_told_to_stop(lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """The port answers while the command waits for the lake to change."""
+    port, got = free_port(), list[str]()
 
     def changes(_lake: EmbeddedLake, _stop: threading.Event) -> list[EmbeddedLake]:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
@@ -273,6 +344,45 @@ def test_a_watch_serves_metrics_until_it_is_told_to_stop(lake: Path, monkeypatch
     assert run(["lag", "--lake", str(lake), "--watch", "--metrics", str(port)]) == 0
     assert f"metrics at http://127.0.0.1:{port}/metrics" in capsys.readouterr().err
     assert "pullsim_group_status" in parse(got[0])
+
+
+def answers(port: int, query: str) -> list[Any]:
+    """The series that a Prometheus gives for a query; none where it does not answer yet."""
+    address = f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+    try:
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            found: list[Any] = json.load(answer)["data"]["result"]
+            return found
+    except urllib.error.HTTPError as error:
+        pytest.fail(f"{query}: {error.read().decode()}")
+    except OSError:
+        return []
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs prometheus: apt-get install prometheus")
+def test_a_prometheus_has_an_answer_to_all_that_the_dashboard_asks(lake: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ours, its = free_port(), free_port()
+    config = (MONITORING / "prometheus.yml").read_text("utf-8").replace("9465", str(ours)).replace("15s", "1s")
+    (tmp_path / "prometheus.yml").write_text(config.replace("alerts.yml", str(MONITORING / "alerts.yml")), "utf-8")
+    expressions = [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
+    waiting = {re.sub(r"\$(?:cluster|broker|group)\b", ".*", one) for one in expressions}
+    words = ("--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address=127.0.0.1:{its}")
+
+    def changes(_lake: EmbeddedLake, _stop: threading.Event) -> list[EmbeddedLake]:
+        with subprocess.Popen(["prometheus", *words], cwd=tmp_path, stderr=subprocess.DEVNULL) as prometheus:
+            try:
+                for _ in range(120):
+                    waiting.difference_update([one for one in waiting if answers(its, one)])
+                    if not waiting:
+                        break
+                    time.sleep(0.5)
+            finally:
+                prometheus.terminate()
+        return []
+
+    monkeypatch.setattr(EmbeddedLake, "changes", changes)
+    assert run(["lag", "--lake", str(lake), "--watch", "--metrics", str(ours)]) == 0
+    assert waiting == set()
 
 
 @pytest.mark.parametrize(

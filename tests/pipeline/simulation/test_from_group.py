@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from pipeline.commands.engine import Engine
-from pipeline.main import run
+from pipeline.main import cli, run
 from pipeline.simulation.scenario import read_scenario
 from tests.makers.plain_lakes import plain_lake
 
@@ -85,6 +86,16 @@ def test_figures_come_from_store_and_capture(tmp_path: Path, capsys: pytest.Capt
     # 60 offsets in 20 seconds, 40 threads
     assert scenario.listener.takes.first == pytest.approx(40 / 3 * SECOND, rel=0.005)
     assert "a guess" not in out
+
+
+def test_the_command_in_the_first_comment_is_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = printed(capsys, "--lake", made(tmp_path, tags=["a"], captured=False), "--from-group", "g")
+    [told] = re.findall(r"^# +pullsim (simulate .*)$", out, re.MULTILINE)
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text(out, "utf-8")
+    _, *words = told.replace("LAKE", str(tmp_path / "lake")).replace("THIS-FILE", str(scenario)).split()
+    with cli.commands["simulate"].make_context("simulate", words) as context:
+        assert (context.params["lake"], context.params["scenario"]) == (str(tmp_path / "lake"), str(scenario))
 
 
 def test_the_share_of_failures_is_that_of_the_store_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,102 @@
+"""The table of `pullsim retention`: what each group loses of each topic, or of each queue, and a verdict below it. No Spark here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from textwrap import fill
+from typing import Any, Final
+
+from pipeline.lag.retention import IN_TIME, NO_FILE, NO_RATE, NOT_DELETED
+from pipeline.lake.asking import Row
+from pipeline.listings.listing import TABLE_ROWS, Kind, Shown
+from pipeline.listings.table import WIDTH, fitted, moment_text, value_text
+from pipeline.terminal import safe_text, say, show_table
+
+# reasons why no loss is foreseen: of messages that stay long enough, and of queues whose next message is not known
+_SAFE: Final = {IN_TIME, NOT_DELETED, "NOTHING_WAITS"}
+_UNKNOWN: Final = {"NO_OFFSET", "NO_QUEUE", NO_FILE}
+_QUEUE: Final = Shown("queueId", "QID", Kind.COUNT)
+_NAMES: Final = (Shown("consumerGroup", "Group"), Shown("topic", "Topic"))
+_LOSSES: Final = (
+    Shown("lostMessages", "Lost", Kind.COUNT),
+    Shown("deletedAt", "File goes (UTC)", Kind.MILLIS),
+    Shown("lossAt", "Loses at (UTC)", Kind.MILLIS),
+    Shown("lossMessages", "Loses", Kind.COUNT),
+    Shown("neededReservedHours", "Keep h", Kind.COUNT),
+    Shown("reason", "Why none", Kind.PROSE),
+)
+
+
+def show_retention(rows: Sequence[Row], *, by_queue: bool, limit: int | None) -> None:
+    """Print the rows of `retention`, the first losses first, and a verdict.
+
+    Args:
+        rows: a row for each group and queue.
+        by_queue: whether the table has a row for each queue; else it has one for each group and topic.
+        limit: greatest number of rows; 0 for all, None for TABLE_ROWS.
+    """
+    columns = (*_NAMES, *((_QUEUE,) if by_queue else ()), *_LOSSES)
+    shown = list(rows) if by_queue else by_topic(rows)
+    cut = shown[: TABLE_ROWS if limit is None else limit or None]
+    if cut:
+        texts = [[safe_text(value_text(column.kind, row[column.name])) for column in columns] for row in cut]
+        right = [place for place, column in enumerate(columns) if column.kind is Kind.COUNT]
+        show_table([column.header for column in columns], fitted(columns, texts), right=right)
+        say("")
+    else:
+        say("(0 rows)")
+    if len(cut) < len(shown):
+        say(f"{len(cut):,} of {len(shown):,} rows; --limit 0 shows all")
+    say(fill(safe_text(verdict(rows)), WIDTH, break_long_words=False, break_on_hyphens=False))
+
+
+def by_topic(rows: Iterable[Row]) -> list[Row]:
+    """The rows of each group and topic as one, in the order of their first rows: sums, first times, greatest times to keep, each reason."""
+    folded: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        folded.setdefault((row["consumerGroup"], row["topic"]), []).append(row)
+    return [_folded(of_topic) for of_topic in folded.values()]
+
+
+def _folded(rows: Sequence[Row]) -> Row:
+    def known(name: str) -> list[Any]:
+        return [row[name] for row in rows if row[name] is not None]
+
+    def first(name: str) -> Any:
+        return min(known(name), default=None)
+
+    return {
+        **{name: rows[0][name] for name in ("consumerGroup", "topic")},
+        **{name: sum(known(name)) if known(name) else None for name in ("lostMessages", "lossMessages")},
+        **{name: first(name) for name in ("deletedAt", "lossAt")},
+        "neededReservedHours": max(known("neededReservedHours"), default=None),
+        "reason": None if known("lossAt") else ", ".join(dict.fromkeys(known("reason"))),
+    }
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """What the rows say together, in a line. What is not known is no all-clear."""
+    losing = [row for row in rows if row["lossAt"] is not None]
+    lost = sum(row["lostMessages"] or 0 for row in rows)
+    without_rate = {row["consumerGroup"] for row in rows if row["reason"] == NO_RATE}
+    unplaced = sum(row["reason"] in _UNKNOWN for row in rows)
+    told = []
+    if losing:
+        at, group = min((row["lossAt"], row["consumerGroup"]) for row in losing)
+        messages = sum(row["lossMessages"] for row in losing if (row["lossAt"], row["consumerGroup"]) == (at, group))
+        told.append(f"{_groups(losing)} messages; the first is {group}: {messages:,} at {moment_text(at)} UTC")
+    if lost:
+        told.append(f"lost already: {lost:,} messages")
+    if without_rate:
+        pace = "1 group consumes" if len(without_rate) == 1 else f"{len(without_rate):,} groups consume"
+        told.append(f"how fast {pace} is not known: --rate 0 assumes none, and pullsim lag --record after each import finds rates")
+    if unplaced:
+        told.append(f"of {unplaced:,} queue{'' if unplaced == 1 else 's'} the next message is not known")
+    if not losing and any(row["reason"] in _SAFE for row in rows):
+        told.append("no other loss is foreseen" if told else "no loss is foreseen")
+    return "; ".join(told or ["no group has an offset here: nothing is known"])
+
+
+def _groups(rows: Iterable[Row]) -> str:
+    count = len({row["consumerGroup"] for row in rows})
+    return "1 group loses" if count == 1 else f"{count:,} groups lose"

@@ -1,0 +1,64 @@
+"""The table of `pullsim retention`: queues of a topic folded, at most 100 columns wide, and a verdict that is no false all-clear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pipeline.listings.retention_list import by_topic, show_retention, verdict
+
+DAY = 86_400_000
+COLUMNS = ("lostMessages", "deletedAt", "lossAt", "lossMessages", "neededReservedHours", "reason")
+
+
+def row(group: str, topic: str, queue: int, **known: Any) -> dict[str, Any]:
+    return {**dict.fromkeys(COLUMNS), "consumerGroup": group, "topic": topic, "queueId": queue, **known}
+
+
+LOSES = row("g", "t", 0, lostMessages=2, deletedAt=DAY, lossAt=3 * DAY, lossMessages=1_500, neededReservedHours=80)
+LOSES_FIRST = row("g", "t", 1, lostMessages=1, deletedAt=2 * DAY, lossAt=2 * DAY, lossMessages=7, neededReservedHours=79)
+NO_RATE = row("h", "t", 0, lostMessages=0, deletedAt=DAY, reason="NO_RATE")
+NO_OFFSET = row("h", "t", 1, reason="NO_OFFSET")
+DONE = row("i", "t", 0, lostMessages=0, reason="NOTHING_WAITS")
+
+
+def test_queues_of_a_topic_are_one_row_with_sums_first_times_and_what_helps_all() -> None:
+    folded = by_topic([NO_RATE, LOSES, NO_OFFSET, LOSES_FIRST])
+    assert [[one["consumerGroup"], *(one[name] for name in COLUMNS)] for one in folded] == [
+        ["h", 0, DAY, None, None, None, "NO_RATE, NO_OFFSET"],
+        ["g", 3, DAY, 2 * DAY, 1_507, 80, None],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([], "no group has an offset here: nothing is known"),
+        ([DONE], "no loss is foreseen"),
+        ([NO_OFFSET], "of 1 queue the next message is not known"),
+        ([LOSES, LOSES_FIRST, DONE], "1 group loses messages; the first is g: 7 at 1970-01-03 00:00:00 UTC; lost already: 3 messages"),
+        (
+            [NO_RATE, DONE],
+            "how fast 1 group consumes is not known: --rate 0 assumes none, and pullsim lag --record after",
+        ),
+        ([NO_RATE, DONE], "finds rates; no other loss is foreseen"),
+    ],
+)
+def test_the_line_below_says_what_is_lost_and_what_is_not_known(rows: list[dict[str, Any]], told: str) -> None:
+    assert told in verdict(rows)
+    assert ("no loss is foreseen" in verdict(rows)) == (rows == [DONE])
+
+
+def test_a_table_is_narrow_and_cut_where_there_is_much(capsys: pytest.CaptureFixture[str]) -> None:
+    known = {"lostMessages": 12_345, "deletedAt": DAY, "lossAt": DAY, "lossMessages": 10}
+    many = [row("a-group-of-a-very-long-name" * 3, "and-a-topic-too" * 3, queue, **known) for queue in range(51)]
+    show_retention(many, by_queue=True, limit=None)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) == 100
+    assert lines[0].split()[:4] == ["Group", "Topic", "QID", "Lost"]
+    assert lines[52] == "50 of 51 rows; --limit 0 shows all"
+    show_retention(many, by_queue=False, limit=None)
+    assert f"{51 * 12_345:,}" in capsys.readouterr().out
+    show_retention([], by_queue=False, limit=0)
+    assert capsys.readouterr().out == "(0 rows)\nno group has an offset here: nothing is known\n"
