@@ -24,6 +24,8 @@ PULLS = 1_000_000
 _SMALL = "broker-a"
 _JOB_STARTS = '{"Event":"SparkListenerJobStart"'
 _SEED = 7
+# else the driver imports what is small, --quick's store too
+_ON_SPARK = ("--master", "local[*]")
 
 
 def measure_whole_way(stand: Stand) -> list[Figure]:
@@ -35,12 +37,12 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
     loads = Peer("json.loads", "json.loads of the lines, one core", median_seconds(lambda: _load(requests), stand.repeats))
     version = Peer("--version", "pullsim --version", median_seconds(lambda: run_pullsim("--version"), stand.repeats))
     figures = []
-    for name, store in (("small import", small), ("import", stand.store)):
+    for name, store, more in (("small import", small, ()), ("small import on Spark", small, _ON_SPARK), ("import", stand.store, _ON_SPARK)):
         lakes: list[str] = []
 
-        def run(store: Path = store, lakes: list[str] = lakes) -> None:
+        def run(store: Path = store, lakes: list[str] = lakes, more: tuple[str, ...] = more) -> None:
             lakes.append(next(written))
-            run_pullsim("import", str(store), "--lake", lakes[-1], "--broker-name", BROKER)
+            run_pullsim("import", str(store), "--lake", lakes[-1], "--broker-name", BROKER, *more)
 
         seconds = timed_runs(run, stand.repeats)
         peer, target = version, "8 s"
@@ -49,14 +51,15 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
             peer, target = Peer("pyarrow", "pyarrow writing the same tables, all cores", written_again), ""
         figures += held_against(f"whole {name}", seconds, "s", peer, target=target)
         lakes.append(next(written))
-        figures += _work_of(name, Path(lakes[-1]), folder, "import", str(store), "--lake", lakes[-1], "--broker-name", BROKER)
+        if more:
+            figures += _work_of(name, Path(lakes[-1]), folder, "import", str(store), "--lake", lakes[-1], "--broker-name", BROKER)
         for done in lakes:
             shutil.rmtree(done)
     answer = ("replay", "--lake", str(lake), "--requests", str(requests))
-    for name, more in (("replay to a table", ()), ("replay to a file", ("--out", str(folder / "answers.jsonl")))):
-        seconds = timed_runs(lambda more=more: run_pullsim(*answer, *more), stand.repeats)  # type: ignore[misc]
+    for name, out in (("replay to a table", ()), ("replay to a file", ("--out", str(folder / "answers.jsonl")))):
+        seconds = timed_runs(lambda out=out: run_pullsim(*answer, *out), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", loads, target="15 s" if stand.scale == 1 else "")
-        figures += _work_of(name, lake, folder, *answer, *more)
+        figures += _work_of(name, lake, folder, *answer, *out)
     for name, command in (("lag", ("lag",)), ("query", ("sql", "SELECT count(*) FROM consume_queue"))):
         seconds = timed_runs(lambda command=command: run_pullsim(*command, "--lake", str(lake)), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", version)
