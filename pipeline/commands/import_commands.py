@@ -85,11 +85,8 @@ def import_command(
     from pipeline.importing.small_store import import_small_store
     from pipeline.lake.lake import Lake
 
-    if not follow and (checkpoint or once or trigger is not None or metrics):
-        raise click.UsageError("--checkpoint, --trigger, --once and --metrics go with --follow")
+    _require_fitting(follow=follow, of_follow=bool(checkpoint or once or trigger is not None or metrics), as_found=as_found)
     require_lasting_port(metrics, lasts=not once, otherwise="leave out --once")
-    if follow and as_found:
-        raise click.UsageError("--follow adds to a store as its start leaves it: leave out --as-found")
     broker_settings = settings.of_store(store)
     name = broker_of(store, broker_name, broker_settings)
     asked: Layout | None = None if layout == "auto" else layout  # type: ignore[assignment]
@@ -113,8 +110,7 @@ def import_command(
             _tell(small)
             return
     ends = once or not follow
-    # tasks write the tables of a new lake, Spark the others
-    by_tasks = not follow and layout != "clustered" and not os.path.exists(lake)
+    by_tasks = not follow and layout != "clustered" and not os.path.exists(lake)  # Spark writes tables that are there
     jobs: Jobs = "short" if by_tasks else "long" if ends else "endless"
     with metrics_at(metrics) as publish, engine.session(jobs, store=store, workers=True, leave_classes=ends) as spark:
         if needs_spark:  # else it was told already
@@ -127,6 +123,13 @@ def import_command(
             return
         done = importing(opened, run_id=run_id())
     _tell(done)
+
+
+def _require_fitting(*, follow: bool, of_follow: bool, as_found: bool) -> None:
+    if of_follow and not follow:
+        raise click.UsageError("--checkpoint, --trigger, --once and --metrics go with --follow")
+    if follow and as_found:
+        raise click.UsageError("--follow adds to a store as its start leaves it: leave out --as-found")
 
 
 def _tell(done: Imported) -> None:

@@ -145,7 +145,7 @@ def test_an_explanation_is_that_of_the_command(
         (lambda lake: lake.replay(7), pullsim.Error, "expected a path, or a frame of pandas, Polars, Arrow or Spark, found int"),
         (lambda lake: lake.replay("pulls.jsonl", settings={"maxTransferCount": 8}), SettingsError, "maxTransferCount"),
         (lambda lake: lake.replay("pulls.jsonl", broker="b"), pullsim.Error, "expected broker 'b', found 'broker-a'"),
-        (lambda lake: lake.replay(), pullsim.Error, "captured"),
+        (lambda _: pullsim.import_store("broker-a", "uncaptured").replay(), pullsim.Error, "captured"),
         (lambda lake: lake.explain(group="g"), TypeError, "expected group, topic, queue_id and offset"),
         (lambda lake: lake.explain(group="g", request="r"), TypeError, "or else request alone"),
         (lambda lake: lake.explain(request="r"), pullsim.Error, "expected the requestId of a captured pull"),
