@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from textwrap import fill
 from typing import Any, Final
 
 from pipeline.lag.retention import IN_TIME, NO_FILE, NO_RATE, NOT_DELETED
 from pipeline.lake.asking import Row
 from pipeline.listings.listing import TABLE_ROWS, Kind, Shown
-from pipeline.listings.table import WIDTH, fitted, moment_text, value_text
-from pipeline.terminal import safe_text, say, show_table
+from pipeline.listings.table import moment_text, show_cut
+from pipeline.terminal import safe_text
 
 # reasons why no loss is foreseen: of messages that stay long enough, and of queues whose next message is not known
 _SAFE: Final = {IN_TIME, NOT_DELETED, "NOTHING_WAITS"}
@@ -38,16 +37,8 @@ def show_retention(rows: Sequence[Row], *, by_queue: bool, limit: int | None) ->
     columns = (*_NAMES, *((_QUEUE,) if by_queue else ()), *_LOSSES)
     shown = list(rows) if by_queue else by_topic(rows)
     cut = shown[: TABLE_ROWS if limit is None else limit or None]
-    if cut:
-        texts = [[safe_text(value_text(column.kind, row[column.name])) for column in columns] for row in cut]
-        right = [place for place, column in enumerate(columns) if column.kind is Kind.COUNT]
-        show_table([column.header for column in columns], fitted(columns, texts), right=right)
-        say("")
-    else:
-        say("(0 rows)")
-    if len(cut) < len(shown):
-        say(f"{len(cut):,} of {len(shown):,} rows; --limit 0 shows all")
-    say(fill(safe_text(verdict(rows)), WIDTH, break_long_words=False, break_on_hyphens=False))
+    values = [[row[column.name] for column in columns] for row in cut]
+    show_cut(columns, values, len(shown), safe_text(verdict(rows)))
 
 
 def by_topic(rows: Iterable[Row]) -> list[Row]:

@@ -62,16 +62,29 @@ def show_listing(asked: AskedListing, names: Sequence[str], rows: Sequence[Seque
     if len(rows) == 1 and asked.listing.details:
         _show_whole(asked.listing.details, places, rows[0])
         return
-    texts = [[_on_a_line(value_text(column.kind, row[places[column.name]])) for column in columns] for row in rows]
+    values = [[row[places[column.name]] for column in columns] for row in rows]
+    show_cut(columns, values, totals["rows"], asked.listing.verdict(totals))
+
+
+def show_cut(columns: Sequence[Shown], rows: Sequence[Sequence[Any]], count: int, verdict: str) -> None:
+    """Print a table of rows, how many of `count` rows they are if --limit cut them, and the verdict.
+
+    Args:
+        columns: the columns of the table.
+        rows: the values of each row in the order of the columns.
+        count: number of the rows before the cut.
+        verdict: a printable line.
+    """
+    texts = [[_on_a_line(value_text(column.kind, value)) for column, value in zip(columns, row, strict=True)] for row in rows]
     if rows:
         numbers = [place for place, column in enumerate(columns) if column.kind not in {*TEXTS, Kind.MILLIS, Kind.MICROS}]
         show_table([column.header for column in columns], fitted(columns, texts), right=numbers)
         say("")
     else:
         say("(0 rows)")
-    if len(rows) < totals["rows"]:
-        say(f"{len(rows):,} of {totals['rows']:,} rows; --limit 0 shows all")
-    say(fill(asked.listing.verdict(totals), WIDTH, break_long_words=False, break_on_hyphens=False))
+    if len(rows) < count:
+        say(f"{len(rows):,} of {count:,} rows; --limit 0 shows all")
+    say(fill(verdict, WIDTH, break_long_words=False, break_on_hyphens=False))
 
 
 def _show_whole(columns: Sequence[Shown], places: Mapping[str, int], row: Sequence[Any]) -> None:
