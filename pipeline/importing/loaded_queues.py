@@ -119,14 +119,14 @@ def _files_of(broker: str, rows: pa.RecordBatch) -> pa.RecordBatch:
     topic, number, name = (rows.column(column).cast(pa.string()) for column in ("topic", "queueId", "name"))
     path = pc.binary_join_element_wise(CONSUME_QUEUE, topic, number, name, "/", null_handling="skip")
     schema = arrow_schema(STORE_FILE)
-    columns = {name: rows.column(name) for name in schema.names if name in rows.schema.names} | {
+    columns = {column: rows.column(column) for column in schema.names if column in rows.schema.names} | {
         "brokerName": pa.repeat(pa.scalar(broker, pa.string()), len(rows)),
         "kind": pc.if_else(name.is_valid(), CONSUME_QUEUE, FOLDER),
         "name": pc.coalesce(name, number),
         "length": pc.coalesce(rows.column("length"), pa.scalar(0, pa.int64())),
         "path": path,
     }
-    return pa.RecordBatch.from_arrays([columns[name].cast(schema.field(name).type) for name in schema.names], schema=schema)
+    return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)
 
 
 def segments_by_age(queues: Work) -> Work:

@@ -50,25 +50,32 @@ def import_small_store(
         StoreError, LakeError: as `import_store`.
     """
     try:
-        reason = _reason(lake_root, store_path, broker, layout)
+        reason = _why_not_small(lake_root, store_path, layout)
+        if reason is None:
+            lake = Lake(None, lake_root)
+            reason = _why_spark_writes(lake, broker)
         if reason is None:
             tell("the driver imports, without Java")
-            return importing(Lake(None, lake_root))
+            return importing(lake)
     except NoSessionError as error:
         reason = str(error)
     tell(f"Spark imports: {reason}")
     return None
 
 
-def _reason(lake_root: str, store_path: str, broker: str, layout: Layout | None) -> str | None:
-    """Why Spark has to import; None if it need not."""
+def _why_not_small(lake_root: str, store_path: str, layout: Layout | None) -> str | None:
+    """Why Spark has to import, by the places and the layout; None where they name no reason."""
     if is_uri(lake_root) or is_uri(store_path):
         return "the store and the lake must be local folders"
     if layout == "clustered":
         return "the layout is clustered"
     if not _is_small(local_path(store_path)):
         return f"the store has more than {_MOST_BYTES >> 20} MiB, or more than {_MOST_FILES:,} files"
-    lake = Lake(None, lake_root)
+    return None
+
+
+def _why_spark_writes(lake: Lake, broker: str) -> str | None:
+    """Why Spark has to import, by the lake's tables; None where the driver writes them."""
     if not has_plain_path(lake.root):
         return "deltalake does not open the lake's path"
     writer = LakeWriter(lake, run_id="", what="import", broker=broker)
