@@ -45,10 +45,10 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
             run_pullsim("import", str(store), "--lake", lakes[-1], "--broker-name", BROKER, *more)
 
         seconds = timed_runs(run, stand.repeats)
-        peer, target = version, "8 s"
+        peer, target = version, "" if more else "8 s"
         if store is not small:
             written_again = seconds_to_write(Path(lakes[0]), folder / "rewritten")
-            peer, target = Peer("pyarrow", "pyarrow writing the same tables, all cores", written_again), ""
+            peer = Peer("pyarrow", "pyarrow writing the same tables, all cores", written_again)
         figures += held_against(f"whole {name}", seconds, "s", peer, target=target)
         lakes.append(next(written))
         if more:
