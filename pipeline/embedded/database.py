@@ -24,7 +24,8 @@ from pipeline.embedded.table_functions import with_table_functions
 from pipeline.embedded.translation import BINARY_TEXT, TRANSLATED_CALLS, duckdb_sql, is_binary, parsed
 from pipeline.files.object_store import is_s3, require_bucket
 from pipeline.lake.asking import Row
-from pipeline.lake.committed import LakeError, LakeVersion, lake_root, no_lake, require_tables_version, require_there
+from pipeline.lake.committed import LakeVersion, lake_root, no_lake, require_tables_version, require_there
+from pipeline.lake.lake_errors import LakeError
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import LAKE_VERSION, TABLES
 from pipeline.sql.definitions import body_of, documented

@@ -17,7 +17,7 @@ from duckdb.sqltypes import DuckDBPyType
 
 from pipeline.delta.small_table import PARTITION, added_files, has_plain_path, opened_table, plain_message
 from pipeline.files.object_store import is_s3
-from pipeline.lake.committed import LakeError
+from pipeline.lake.lake_errors import LakeError
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Table
 

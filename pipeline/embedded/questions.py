@@ -18,7 +18,7 @@ from pipeline.embedded.describe import described
 from pipeline.embedded.opened_tables import NotSupportedError
 from pipeline.embedded.supported import require_supported, with_names
 from pipeline.embedded.translation import parsed
-from pipeline.lake.committed import LakeError
+from pipeline.lake.lake_errors import LakeError
 from pipeline.settings.settings import nearest
 from pipeline.sql.statements import FUNCTIONS
 from store_format.errors import UnusableInputError

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pipeline.delta.delta_sql import literal
-from pipeline.lake.committed import UnknownNameError, require_among
+from pipeline.lake.lake_errors import UnknownNameError, require_among
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.settings.settings import nearest
 

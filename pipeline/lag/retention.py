@@ -16,7 +16,7 @@ from typing import Any, Final
 from pipeline.delta.delta_sql import literal
 from pipeline.lag.lag_sql import check_names
 from pipeline.lake.asking import AskAll, Row, names_with
-from pipeline.lake.committed import LakeError
+from pipeline.lake.lake_errors import LakeError
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.settings.settings import BrokerSettings, camel_case
 from udfs.cleaning.clean_commit_log import CleanSettings

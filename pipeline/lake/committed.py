@@ -1,4 +1,4 @@
-"""The version of a lake that readers see, and the errors about lakes.
+"""The version of a lake that readers see, and what has to be there to read it.
 
 This module and its imports need no Spark.
 """
@@ -13,23 +13,11 @@ from dataclasses import dataclass, field
 from pipeline.delta.delta_log import is_empty
 from pipeline.files.object_store import is_s3
 from pipeline.files.store_files import absolute_path, is_uri
+from pipeline.lake.lake_errors import LakeError, require_among
 from pipeline.schema.tables import LAKE_VERSION, TABLES_VERSION
-from store_format.errors import UnusableInputError
 
 # deltalake takes # and ? for the end of a path, and other letters are percent-encoded by some libraries only
 _NOT_ON_S3 = re.compile(r"[^A-Za-z0-9._~/=-]")
-
-
-class LakeError(UnusableInputError, ValueError):
-    """The directory is no lake, the lake lacks the wanted broker or rows, or another run is writing to it."""
-
-
-class UnknownNameError(LakeError):
-    """The lake does not know the broker, group or topic that was asked for."""
-
-
-class LakeConflictError(LakeError):
-    """Another run is writing to the same tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +109,3 @@ def chosen_broker(root: str, name: str | None, names: Sequence[str]) -> str:
         raise LakeError(f"{root} holds {len(names)} brokers ({listed}); say which one with --broker")
     require_among(root, name, names)
     return name
-
-
-def require_among(root: str, name: str, names: Sequence[str]) -> None:
-    """Check that a lake has a broker.
-
-    Args:
-        root: path of the lake.
-        name: name of the broker.
-        names: sorted names of the lake's brokers.
-
-    Raises:
-        UnknownNameError: it has no such broker.
-    """
-    if name not in names:
-        raise UnknownNameError(f"{root}: expected broker {name!r}, found {', '.join(map(repr, names)) or 'none'}")

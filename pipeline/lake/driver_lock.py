@@ -25,7 +25,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, Pre
 from obstore.store import S3Store
 
 from pipeline.files.object_store import S3, require_keys, s3_access
-from pipeline.lake.committed import LakeConflictError, LakeError
+from pipeline.lake.lake_errors import LakeConflictError, LakeError
 from store_format.errors import first_line, printable
 
 # a process that waits for longer than WAIT_SECONDS gives up

@@ -23,16 +23,8 @@ from pipeline.delta.delta_log import delta_version, reader_features
 from pipeline.delta.delta_sql import delta
 from pipeline.delta.small_table import has_plain_path, plain_message, small_table
 from pipeline.files.store_files import is_uri
-from pipeline.lake.committed import (
-    LakeConflictError,
-    LakeError,
-    LakeVersion,
-    chosen_broker,
-    lake_root,
-    no_lake,
-    require_tables_version,
-    require_there,
-)
+from pipeline.lake.committed import LakeVersion, chosen_broker, lake_root, no_lake, require_tables_version, require_there
+from pipeline.lake.lake_errors import LakeConflictError, LakeError
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, LAKE_VERSION, Table
 from pipeline.tasks.work import NoSessionError

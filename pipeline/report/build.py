@@ -11,7 +11,8 @@ from typing import Final
 
 from pipeline.lag.lag_sql import check_names
 from pipeline.lake.asking import AskAll, Row, names_with
-from pipeline.lake.committed import lake_root, require_among
+from pipeline.lake.committed import lake_root
+from pipeline.lake.lake_errors import require_among
 from pipeline.report import forms
 from pipeline.report.answered import Fact, Report, Section
 from pipeline.report.compared import Compared, state_queries

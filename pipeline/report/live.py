@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 
 from pipeline.embedded.database import EmbeddedLake
 from pipeline.embedded.questions import errors_told
-from pipeline.lake.committed import UnknownNameError
+from pipeline.lake.lake_errors import UnknownNameError
 from pipeline.report.build import report
 from pipeline.report.page import Live, page
 from pipeline.report.report_json import as_json

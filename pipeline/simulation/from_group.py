@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pipeline.delta.delta_sql import literal
 from pipeline.lake.asking import Ask, Row, ask_each
-from pipeline.lake.committed import LakeError
+from pipeline.lake.lake_errors import LakeError
 from store_format.errors import printable
 
 # tags that a scenario names one by one; the others together are a tag of their own

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import traceback
 
 import pytest
@@ -10,6 +12,7 @@ from pipeline.lake.lake import LakeError
 from pipeline.main import judged
 from pipeline.requests.request_lines import RequestError
 from store_format.errors import EXIT_CODE_NOTE, CorruptStoreError, UnusableInputError
+from tests.truth.places import PROJECT
 
 
 class _UnlistedError(UnusableInputError):
@@ -71,3 +74,11 @@ def test_a_missing_jar_for_s3_is_the_engines_fault_in_one_sentence() -> None:
     code, text = judged(error)
     assert (code, len(text.splitlines())) == (3, 1)
     assert "s3://" in text
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["lag", "--help"]])
+def test_what_reads_no_file_loads_no_library_that_does(words: list[str]) -> None:
+    script = f"import sys; from pipeline.main import run; code = run({words!r})\n"
+    script += "print(code, sorted(sys.modules.keys() & {'pyspark', 'pandas', 'pyarrow', 'numpy', 'duckdb', 'deltalake', 'sqlglot'}))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.stdout.splitlines()[-1], done.stderr) == ("0 []", "")

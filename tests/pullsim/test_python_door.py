@@ -15,7 +15,7 @@ import pytest
 
 import pullsim
 from pipeline.commands.engine import Engine
-from pipeline.lake.committed import LakeError
+from pipeline.lake.lake_errors import LakeError
 from pipeline.main import run
 from tests.makers.plain_lakes import plain_lake
 from tests.truth.places import PROJECT
@@ -50,11 +50,10 @@ def of_command(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict[
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_the_import_takes_no_engine_and_no_time() -> None:
-    script = "import sys, time; start = time.process_time(); import pullsim; took = time.process_time() - start\n"
-    script += "print(took < 0.5, sorted(sys.modules.keys() & {'pyspark', 'pandas', 'polars', 'duckdb', 'pyarrow'}))"
+def test_the_import_takes_no_engine() -> None:
+    script = "import sys; import pullsim; print(sorted(sys.modules.keys() & {'pyspark', 'pandas', 'polars', 'duckdb', 'pyarrow', 'numpy'}))"
     done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("True []\n", "")
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_rows_are_those_of_the_commands_in_each_form(lake: pullsim.Lake, path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from pipeline.commands.engine import Engine
 from pipeline.embedded.database import EmbeddedLake
 from pipeline.embedded.opened_tables import NotSupportedError
 from pipeline.embedded.questions import QuestionError, ask
-from pipeline.lake.committed import LakeError
+from pipeline.lake.lake_errors import LakeError
 from pipeline.main import run
 from pipeline.schema.tables import CONSUMER_OFFSET, TABLES_VERSION
 from tests.makers.plain_lakes import add_rows, plain_lake

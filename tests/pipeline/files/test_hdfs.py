@@ -9,7 +9,8 @@ import pyarrow.fs as pafs
 import pytest
 
 from pipeline.files import hdfs, store_files
-from pipeline.lake.committed import LakeError, require_there
+from pipeline.lake.committed import require_there
+from pipeline.lake.lake_errors import LakeError
 
 
 @pytest.mark.parametrize("authority", ["MyCluster", "user@name-node:8020", "[::1]:8020", "name-node", ""])

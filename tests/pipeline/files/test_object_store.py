@@ -13,8 +13,9 @@ import pullsim
 from pipeline.files.object_store import ObjectStoreError, S3Access, is_s3, require_bucket, require_keys, s3_access, take_settings
 from pipeline.files.store_files import absolute_path
 from pipeline.lake import session
-from pipeline.lake.committed import LakeError, lake_root, require_there
+from pipeline.lake.committed import lake_root, require_there
 from pipeline.lake.driver_lock import write_alone
+from pipeline.lake.lake_errors import LakeError
 from pipeline.main import run
 
 ENDPOINT = "http://127.0.0.1:1"

@@ -12,7 +12,7 @@ import pytest
 from pipeline.files.output_file import OutputError
 from pipeline.follow import follow_job
 from pipeline.follow.follow_metrics import Followed, FollowedBatch, FollowReport
-from pipeline.lake.committed import LakeError
+from pipeline.lake.lake_errors import LakeError
 from pipeline.main import run
 from pipeline.serving.metrics import metrics_text
 from tests.runs.prometheus import Metric, parse, series

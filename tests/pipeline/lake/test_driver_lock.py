@@ -19,9 +19,9 @@ from obstore.exceptions import AlreadyExistsError, GenericError, PermissionDenie
 from obstore.store import LocalStore, MemoryStore
 
 from pipeline.lake import driver_lock, lake_writer
-from pipeline.lake.committed import LakeConflictError, LakeError
 from pipeline.lake.driver_lock import NAME, write_alone
 from pipeline.lake.lake import Lake
+from pipeline.lake.lake_errors import LakeConflictError, LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.capture_tables import BAD_REQUEST
