@@ -45,10 +45,11 @@ WITH pairs AS (
 ), wanted AS (
   -- the entries that say when and how much: at most three a row, however long the queue is. A client may have committed any number, so sums are
   -- tried. The group stays a column so that a filter on it reaches consumer_offset, and with it the partitions of consume_queue
-  SELECT brokerName, consumerGroup, topic, queueId, consumerOffset, countedFrom, queueOffset
-  FROM positions
-  LATERAL VIEW explode(array_distinct(array(try_subtract(consumerOffset, 1L), consumerOffset, countedFrom))) needed AS queueOffset
-  WHERE hasQueue AND consumerOffset IS NOT NULL
+  SELECT
+    brokerName, consumerGroup, topic, queueId, consumerOffset, countedFrom,
+    CASE entry WHEN 'last' THEN try_subtract(consumerOffset, 1L) WHEN 'next' THEN consumerOffset ELSE countedFrom END AS queueOffset
+  FROM positions CROSS JOIN (VALUES ('last'), ('next'), ('counted')) AS e (entry)
+  WHERE hasQueue AND consumerOffset IS NOT NULL AND (entry <> 'counted' OR countedFrom <> consumerOffset)
 ), found AS (
   -- one pass over three columns of consume_queue, not one a group: the few wanted entries are sent to where the many are
   SELECT /*+ BROADCAST(w) */
