@@ -17,22 +17,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.entry_colocation import after_stored, colocated, rows_of
+from pipeline.replay.entry_colocation import Colocated, after_stored, colocated, rows_of
 from pipeline.replay.touched_segments import TouchedSegments, only_touched
 from pipeline.requests.packing import NO_KEY, SCHEMA, Col, Matrix, Packed, Place, packed_again
 from pipeline.schema import tables as t
+from pipeline.tasks.computed_once import computed_once
 from store_format.queue.consume_queue import units_of
 
 Placed = tuple[NDArray[np.int64], NDArray[np.bool_]]
-# (the stored row of the key, or None; the matrix of requests, which the stage changes) -> (next key of each request, whether it is wide)
-Stage = Callable[[dict[str, Any] | None, Matrix], Placed]
+Stored = tuple[dict[str, Any], ...]
 _QUEUE = ("topic", "queueId")
 _SEGMENT = (*_QUEUE, "key")
-_RUN = ("key",)
+_PART = ("key",)
+# Requests that want the log end are sent by parts of the log of so many bytes: a part's records take at most 12 MB, and the requests of a
+# queue's segment come in few pieces. By the runs of records, which are smaller, a million requests came in 80,000 pieces.
+_PART_BYTES = 64 << 20
 # A queue's entries are in the order of the log: ConsumeQueue.putMessagePositionInfo rejects an entry older than the last one. So the first
 # entry's physicOffset is a lower bound for the ends of the segment's messages. Units before a queue's first message have physicOffset 0.
 _LEAST_PLACE = "coalesce(try_cast(conv(hex(substring(entries, 1, 8)), 16, 10) AS BIGINT), 0)"
@@ -53,19 +56,19 @@ def with_bounds_as_of(
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     placed = _with_index(segments, "minStoreTimestamp", packed).mapInArrow(_place_by_time, SCHEMA)
     log = broker.table(t.COMMIT_LOG_SEGMENT)
-    index_of_log = _Index.of_log(log)
+    parts = _Index.of_log(log)
     if times is not None:
+        placed = computed_once(placed, eager=False)
         touched = TouchedSegments.of(placed.select("topic", "queueId", F.col("key").alias("segment")), "segment")
         segments = only_touched(segments, touched)
-        first, last = index_of_log.last_at_most(np.array([time or 0 for time in times], np.int64)).tolist()
-        log = log.where(F.col("firstPhysicOffset").between(first, last))
+        first, last = parts.last_at_most(np.array([time or 0 for time in times], np.int64)).tolist()
+        log = log.where(F.col("firstPhysicOffset").between(first * _PART_BYTES, (last + 1) * _PART_BYTES - 1))
     stamps = segments.select("topic", "queueId", F.col("segment").alias("key"), F.col("firstQueueOffset").alias("first"), "storeTimestamps")
-    bounded = after_stored(stamps, placed, _SEGMENT).mapInArrow(
-        partial(_placed_after_stored, _SEGMENT, partial(_max_offset, index_of_log)), SCHEMA
-    )
-    ends = log.select(F.col("firstPhysicOffset").alias("key"), "ends", "storeTimestamps")
-    to_entries = partial(_placed_after_stored, _RUN, partial(_log_end, log_start, place))
-    return after_stored(ends, bounded, _RUN, *_QUEUE).mapInArrow(to_entries, SCHEMA)
+    to_parts = partial(_placed_after_stored, _SEGMENT, _times_of_segment, partial(_set_max_offset, Col.TIME, parts.place_by_time))
+    bounded = after_stored(stamps, placed, _SEGMENT).mapInArrow(to_parts, SCHEMA)
+    ends = log.select(_part_of_run().alias("key"), F.col("firstPhysicOffset").alias("run"), "ends", "storeTimestamps")
+    to_entries = partial(_placed_after_stored, _PART, partial(_ends_of_log, log_start), partial(_set_log_end, place))
+    return after_stored(ends, bounded, _PART, "run", *_QUEUE).mapInArrow(to_entries, SCHEMA)
 
 
 def with_bounds_of_slave(
@@ -85,9 +88,8 @@ def with_bounds_of_slave(
     segments = segments.join(F.broadcast(queues), ["topic", "queueId"], "left_semi")
     placed = _with_index(segments, _LEAST_PLACE, packed).mapInArrow(partial(_place_by_log_end, log_start, lag_bytes), SCHEMA)
     entries = segments.selectExpr("topic", "queueId", "segment AS key", "firstQueueOffset AS first", "entryCount", "entries")
-    return after_stored(entries, placed, _SEGMENT).mapInArrow(
-        partial(_placed_after_stored, _SEGMENT, partial(_whole_messages, place)), SCHEMA
-    )
+    to_entries = partial(_placed_after_stored, _SEGMENT, _ends_of_segment, partial(_set_max_offset, Col.LOG_END, place))
+    return after_stored(entries, placed, _SEGMENT).mapInArrow(to_entries, SCHEMA)
 
 
 def _with_index(segments: DataFrame, least: str, packed: DataFrame) -> DataFrame:
@@ -104,11 +106,11 @@ def _with_index(segments: DataFrame, least: str, packed: DataFrame) -> DataFrame
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """Index of a queue's segments or of the log's runs of records.
+    """Index of a queue's segments or of the log's parts.
 
     Attributes:
-        keys: number of each segment, or first offset of each run, in order.
-        least: the least value in this segment or run and in all later ones.
+        keys: number of each segment or part, in order.
+        least: the least value in this segment or part and in all later ones.
     """
 
     keys: NDArray[np.int64]
@@ -116,14 +118,39 @@ class _Index:
 
     @classmethod
     def of_log(cls, log: DataFrame) -> _Index:
-        """The index of the commit log's runs of records, which are some megabytes each."""
-        rows = log.select("firstPhysicOffset", "minStoreTimestamp").orderBy("firstPhysicOffset").toArrow()
-        starts, least = (column.to_numpy() for column in rows.columns)
-        return cls(starts, _from_here_on(least))
+        """The index of the commit log's parts."""
+        rows = log.groupBy(_part_of_run().alias("part")).agg(F.min("minStoreTimestamp")).orderBy("part").toArrow()
+        keys, least = (column.to_numpy() for column in rows.columns)
+        return cls(keys, _from_here_on(least))
 
     def last_at_most(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """For each time, the key of the last run with a value <= time; NO_KEY where there is none."""
+        """For each time, the key of the last segment or part with a value <= time; NO_KEY where there is none."""
         return np.append(np.int64(NO_KEY), self.keys)[np.searchsorted(self.least, times, side="right")]
+
+    def place_by_time(self, matrix: Matrix) -> Placed:
+        """The key of each request by its time."""
+        return self.last_at_most(matrix[:, Col.TIME]), np.zeros(len(matrix), np.bool_)
+
+
+def _part_of_run() -> Column:
+    return F.expr(f"firstPhysicOffset DIV {_PART_BYTES}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """What a store has reached at a time, or at a log end: it rises with each entry or record.
+
+    Attributes:
+        least: the least value (time or end) of each entry or record and of all later ones.
+        reached: before the first of them, and after each.
+    """
+
+    least: NDArray[np.int64]
+    reached: NDArray[np.int64]
+
+    def at(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What is reached with the last entry or record whose value is at most each of `values`."""
+        return self.reached[np.searchsorted(self.least, values, side="right")]
 
 
 def _from_here_on(stamps: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -131,9 +158,28 @@ def _from_here_on(stamps: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.minimum.accumulate(stamps[::-1])[::-1]
 
 
-def _placed_after_stored(key: tuple[str, ...], stage: Stage, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Apply a stage to the packed rows after each stored row, and pack the requests again by the keys that the stage returns."""
-    return packed_again((packed, *stage(stored, packed.matrix)) for stored, _, packed in colocated(rows_of(batches), key, *_QUEUE))
+def _placed_after_stored(
+    key: tuple[str, ...], steps_of: Callable[[Stored], _Steps], stage: Callable[[_Steps, Matrix], Placed], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Apply a stage to the packed rows after the stored rows of their key, and pack the requests again by the keys that the stage returns.
+
+    Args:
+        key: names of the key's columns.
+        steps_of: gives the steps of the stored rows of a key.
+        stage: changes the matrix of requests, and gives the next key of each request and whether it is wide.
+        batches: rows as `after_stored` sorts them.
+    """
+    return packed_again(_staged(colocated(rows_of(batches), key, *_QUEUE), steps_of, stage))
+
+
+def _staged(
+    found: Iterator[Colocated], steps_of: Callable[[Stored], _Steps], stage: Callable[[_Steps, Matrix], Placed]
+) -> Iterator[tuple[Packed, NDArray[np.int64], NDArray[np.bool_]]]:
+    last, steps = None, None
+    for stored, _, packed in found:
+        if steps is None or stored is not last:
+            last, steps = stored, steps_of(stored)
+        yield packed, *stage(steps, packed.matrix)
 
 
 def _place_by_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -157,37 +203,42 @@ def _placed(index: list[dict[str, int]], packed: Packed, column: Col) -> tuple[P
     return packed, keys, np.zeros(len(keys), np.bool_)
 
 
-def _last_at_most(stamps: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each time, the position of the last stamp <= time; -1 where there is none."""
-    return np.searchsorted(_from_here_on(stamps), times, side="right") - 1
+def _times_of_segment(stored: Stored) -> _Steps:
+    """Queue offsets by the times of a segment's entries."""
+    return _steps_of_entries(stored[0]["first"], np.frombuffer(stored[0]["storeTimestamps"], "<i8")) if stored else _NO_ENTRIES
 
 
-def _max_offset(log: _Index, segment: dict[str, Any] | None, matrix: Matrix) -> Placed:
-    """Set maxOffset as of each request's time; the next key is the run of the log that has the log end."""
-    if segment is None:
-        matrix[:, Col.MAX_OFFSET] = matrix[:, Col.MIN_OFFSET]
-    else:
-        found = segment["first"] + _last_at_most(np.frombuffer(segment["storeTimestamps"], "<i8"), matrix[:, Col.TIME]) + 1
-        matrix[:, Col.MAX_OFFSET] = np.maximum(found, matrix[:, Col.MIN_OFFSET])
-    return log.last_at_most(matrix[:, Col.TIME]), np.zeros(len(matrix), np.bool_)
+def _ends_of_segment(stored: Stored) -> _Steps:
+    """Queue offsets by the ends of the messages of a segment's entries."""
+    if not stored:
+        return _NO_ENTRIES
+    units = units_of(np.frombuffer(stored[0]["entries"], np.uint8))[: stored[0]["entryCount"]]
+    return _steps_of_entries(stored[0]["first"], units["physicOffset"].astype(np.int64) + units["size"])
 
 
-def _whole_messages(place: Place, segment: dict[str, Any] | None, matrix: Matrix) -> Placed:
-    """Set maxOffset to the entry after the last complete message of the slave's log; the next key is that of `place`."""
-    found = matrix[:, Col.MIN_OFFSET]
-    if segment is not None:
-        units = units_of(np.frombuffer(segment["entries"], np.uint8))[: segment["entryCount"]]
-        ends = units["physicOffset"].astype(np.int64) + units["size"]
-        found = segment["first"] + _last_at_most(ends, matrix[:, Col.LOG_END]) + 1
-    matrix[:, Col.MAX_OFFSET] = np.maximum(found, matrix[:, Col.MIN_OFFSET])
-    return place(matrix)
+def _steps_of_entries(first: int, values: NDArray[np.int64]) -> _Steps:
+    return _Steps(_from_here_on(values), first + np.arange(len(values) + 1))
 
 
-def _log_end(log_start: int, place: Place, run: dict[str, Any] | None, matrix: Matrix) -> Placed:
-    """Set the log end as of each request's time; the next key is that of `place`."""
-    if run is None:
-        matrix[:, Col.LOG_END] = log_start
-    else:
-        ends = np.frombuffer(run["ends"], "<i8")
-        matrix[:, Col.LOG_END] = ends[_last_at_most(np.frombuffer(run["storeTimestamps"], "<i8"), matrix[:, Col.TIME])]
+_NO_ENTRIES = _Steps(np.empty(0, np.int64), np.zeros(1, np.int64))
+
+
+def _ends_of_log(log_start: int, stored: Stored) -> _Steps:
+    """Offsets of the log by the times of a part's records."""
+    times, ends = (
+        np.concatenate([np.empty(0, np.int64), *(np.frombuffer(run[name], "<i8") for run in stored)])
+        for name in ("storeTimestamps", "ends")
+    )
+    return _Steps(_from_here_on(times), np.append(np.int64(log_start), ends))
+
+
+def _set_max_offset(by: Col, then: Place, steps: _Steps, matrix: Matrix) -> Placed:
+    """Set maxOffset to what the queue has reached at each request's time or log end; the next key is that of `then`."""
+    matrix[:, Col.MAX_OFFSET] = np.maximum(steps.at(matrix[:, by]), matrix[:, Col.MIN_OFFSET])
+    return then(matrix)
+
+
+def _set_log_end(place: Place, steps: _Steps, matrix: Matrix) -> Placed:
+    """Set the log end to what the log has reached at each request's time; the next key is that of `place`."""
+    matrix[:, Col.LOG_END] = steps.at(matrix[:, Col.TIME])
     return place(matrix)

@@ -1,4 +1,4 @@
-"""Bring packed requests and the stored rows that they need into one task: each stored row precedes the requests of its key.
+"""Bring packed requests and the stored rows that they need into one task: the stored rows of a key precede its requests.
 
 A join would send the stored row, with thousands of entries, to Python once for each packed row. Here it is sent once for each key.
 """
@@ -18,27 +18,27 @@ from pipeline.requests.packing import REQUEST_BYTES, ROW_REQUESTS, Packed
 
 
 class Colocated(NamedTuple):
-    """Packed requests of one key, with the stored row of this key.
+    """Packed requests of one key, with the stored rows of this key.
 
     Attributes:
-        stored: the stored row; None where no stored row has the key.
+        stored: the stored rows, the same object for all requests of the key; empty where no stored row has the key.
         row: the packed row that had the requests; the first one, if several were joined.
         packed: the requests.
     """
 
-    stored: dict[str, Any] | None
+    stored: tuple[dict[str, Any], ...]
     row: dict[str, Any]
     packed: Packed
 
 
 def after_stored(stored: DataFrame, packed: DataFrame, key: tuple[str, ...], *then_by: str) -> DataFrame:
-    """Sort packed requests so that each key's stored row precedes its requests, all in one task.
+    """Sort packed requests so that the stored rows of each key precede its requests, all in one task.
 
     Args:
-        stored: at most one row for each key.
+        stored: rows with the key, which one task can hold.
         packed: packed rows.
         key: names of the columns that both have.
-        then_by: further columns to sort the packed rows of a key by.
+        then_by: further columns to sort the rows of a key by, the stored ones and the packed ones.
     """
     both = packed.unionByName(stored, allowMissingColumns=True)
     return both.repartition(*key).sortWithinPartitions(*key, F.expr("requests IS NOT NULL"), *then_by)
@@ -50,7 +50,7 @@ def rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 
 def colocated(rows: Iterator[dict[str, Any]], key: tuple[str, ...], *then_by: str) -> Iterator[Colocated]:
-    """Read rows in the order of `after_stored`: packed requests, each with the stored row of their key.
+    """Read rows in the order of `after_stored`: packed requests, each with the stored rows of their key.
 
     Small packed rows of one key are joined, because each call of the kernel has a fixed cost.
 
@@ -60,10 +60,10 @@ def colocated(rows: Iterator[dict[str, Any]], key: tuple[str, ...], *then_by: st
         then_by: columns that must be equal in packed rows that are joined.
     """
     for _, of_key in groupby(rows, key=itemgetter(*key)):
-        stored: dict[str, Any] | None = None
+        stored: tuple[dict[str, Any], ...] = ()
         for (is_packed, *_), alike in groupby(of_key, key=lambda row: (row["requests"] is not None, *(row.get(name) for name in then_by))):
             if not is_packed:
-                stored = next(alike)
+                stored = tuple(alike)
                 continue
             for together in _bounded(alike):
                 yield Colocated(stored, together[0], Packed.joined([Packed.of(row) for row in together]))

@@ -112,13 +112,13 @@ class RequestsWithEntries:
 
 def requests_with_entries(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[RequestsWithEntries]:
     """Read batches in which each key's entries row precedes its requests: the packed requests, each with their entries."""
-    of_key: tuple[dict[str, Any] | None, gm.Block, UnitColumns | None] | None = None
+    of_key: tuple[tuple[dict[str, Any], ...], gm.Block, UnitColumns | None] | None = None
     rows = entry_colocation.rows_of(batches)
     if answering.segment_files:
         rows = with_segments(answering.segment_files, rows)
     for stored, row, packed in entry_colocation.colocated(rows, ENTRIES_KEY, "condition"):
         if of_key is None or of_key[0] is not stored:
-            of_key = stored, *_block(stored["blocks"] if stored else None, with_extension=answering.with_extension)
+            of_key = stored, *_block(stored[0]["blocks"] if stored else None, with_extension=answering.with_extension)
         yield RequestsWithEntries(row, packed, *of_key[1:])
 
 

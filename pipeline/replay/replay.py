@@ -38,12 +38,13 @@ from pipeline.replay.expression_filters import (
 )
 from pipeline.replay.kernel_batches import ENTRIES_KEY, Answering, answer_batches
 from pipeline.replay.segment_files import segment_tasks
-from pipeline.replay.touched_segments import TouchedSegments, only_touched, touched_segments
+from pipeline.replay.touched_segments import TouchedSegments, only_touched, times_of_packed, touched_by_packed, touched_segments
 from pipeline.requests.packing import NO_KEY, NONE, SCHEMA, Col, Matrix, Packed, Place, pack, packed_again
 from pipeline.rows.queue_batches import SCAN_ENTRIES, segment_of, segments_a_file
 from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
 from pipeline.settings.slave_lag import NO_SLAVE_LAG, SlaveLag
+from pipeline.tasks.computed_once import computed_once
 from pipeline.tasks.local_rows import frame_of
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from udfs.pull.batch_caps import scan_window_entries
@@ -259,8 +260,14 @@ def requests_after_entries(
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     more, tasks = profile.far or whole_files, None
     few = files_ahead <= 0 and store.entries >= max(_MANY_ENTRIES, (profile.about or 0) * _ENTRIES_A_REQUEST)
+    place = partial(by_segment, store, whole_files)
+    first = _by_queue if at == "request-time" or slave_lag.bytes else place  # such requests are placed anew
+    packed = profile.packed(first) if profile.packed and not slave_lag.millis else None
     if few:
         find_touched = partial(touched_segments, requests, entries_a_file=store.entries_a_file)
+        if packed is not None:  # a pass over the lines of a file costs more than all that follows
+            packed = computed_once(packed, eager=False)
+            find_touched = partial(touched_by_packed, packed, entries_a_file=store.entries_a_file)
         known = None if whole_files or profile.touched is None else TouchedSegments("segment", profile.touched)
         touched = known or find_touched(whole_files=whole_files)
         more = whole_files or (profile.far and _may_be_far(touched))
@@ -277,7 +284,7 @@ def requests_after_entries(
 
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
     answering = replace(answering, segment_files=tasks.paths if tasks else ())
-    placed = partial(_placed, broker, store, at, slave_lag, whole_files, few, packed=profile.packed)
+    placed = partial(_placed, broker, store, at, slave_lag, place, first, few, packed=packed)
     by_tag = requests.where(~looks_into_messages(settings)) if profile.into_messages else requests
     parts = [(answering, after_entries(placed(by_tag), by_tag))]
     if profile.into_messages:
@@ -301,34 +308,48 @@ def _placed(
     store: BrokerStore,
     at: At,
     slave_lag: SlaveLag,
-    whole_files: bool,
+    place: Place,
+    first: Place,
     few: bool,
     requests: DataFrame,
     *,
-    packed: Callable[[Place], DataFrame] | None,
+    packed: DataFrame | None,
 ) -> DataFrame:
-    """Pack requests by the segment that they start in, with the queue bounds and log end that they see."""
+    """The requests packed by the keys of `place`, with the queue bounds and log end that they see.
+
+    Args:
+        broker: as for `replay`.
+        store: of the broker.
+        at: as for `replay`.
+        slave_lag: as for `replay`.
+        place: gives the final keys.
+        first: gives the keys that requests are packed by before their bounds are known.
+        few: whether the requests are few for the store.
+        requests: the requests.
+        packed: the requests as packed rows with the keys of `first`; None where they are packed here.
+    """
     if slave_lag.millis:
         requests = requests.withColumn("timestamp", F.expr(f"coalesce(try_subtract(timestamp, {slave_lag.millis}L), timestamp)"))
-        packed = None
-    place = partial(by_segment, store, whole_files)
-    by_queue = packed(place) if packed else requests.select(*REQUEST_COLUMNS).mapInArrow(partial(pack, place), SCHEMA)
-    bounded = _bounded(broker, store, at, place, by_queue, requests if few else None)
+    if packed is None:
+        packed = requests.select(*REQUEST_COLUMNS).mapInArrow(partial(pack, first), SCHEMA)
+        times = partial(_times, requests)
+    else:
+        times = partial(times_of_packed, packed)
+    bounded = packed.join(queue_bounds(broker), ["topic", "queueId"], "left").withColumn("logEnd", F.lit(store.log_end).cast("BIGINT"))
+    if at == "request-time":
+        bounded = with_bounds_as_of(broker, store.log_start, bounded, place, times() if few else None)
+    elif at == "recorded-max":
+        bounded = bounded.mapInArrow(partial(_packed_again, partial(_cut_at_recorded, place)), SCHEMA)
     if not slave_lag.bytes:
         return bounded
     queues = requests.select("topic", "queueId").distinct()
     return with_bounds_of_slave(broker, store.log_start, slave_lag.bytes, bounded, queues, place)
 
 
-def _bounded(broker: OpenedBroker, store: BrokerStore, at: At, place: Place, packed: DataFrame, few: DataFrame | None) -> DataFrame:
-    """Packed requests with the queue bounds and log end that they see; `few` are the requests where they are few for the store."""
-    bounded = packed.join(queue_bounds(broker), ["topic", "queueId"], "left").withColumn("logEnd", F.lit(store.log_end).cast("BIGINT"))
-    if at == "request-time":
-        times = None if few is None else few.agg(F.min("timestamp"), F.max("timestamp")).collect()[0]
-        return with_bounds_as_of(broker, store.log_start, bounded, place, times)
-    if at == "recorded-max":
-        return bounded.mapInArrow(partial(_packed_again, partial(_cut_at_recorded, place)), SCHEMA)
-    return bounded
+def _times(requests: DataFrame) -> tuple[int | None, int | None]:
+    """The least and the greatest time of the requests."""
+    least, greatest = requests.agg(F.min("timestamp"), F.max("timestamp")).collect()[0]
+    return least, greatest
 
 
 def queue_bounds(broker: OpenedBroker) -> DataFrame:
@@ -355,6 +376,11 @@ def by_segment(store: BrokerStore, whole_files: bool, matrix: Matrix) -> tuple[N
     keys = np.where(wide, offsets // entries * entries, segment_of(offsets, entries))
     keys[(offsets < 0) | (offsets >= store.max_offset)] = NO_KEY
     return keys, wide
+
+
+def _by_queue(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The key of requests whose segment is not known yet: none, so that the requests of a queue stay together."""
+    return np.full(len(matrix), NO_KEY), np.zeros(len(matrix), np.bool_)
 
 
 def _cut_at_recorded(place: Place, matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -26,7 +26,7 @@ from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, count
 from pipeline.replay.response_files import DIGEST_CHARACTERS, ResponseFiles, no_errors
 from pipeline.requests.request_file import RequestFile, scan_file
 from pipeline.requests.request_lines import RequestError
-from pipeline.requests.request_source import packed_requests, read_requests
+from pipeline.requests.request_source import TIME_NEEDED, packed_requests, read_requests
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
 from pipeline.tasks.computed_once import computed_once, kept
@@ -123,10 +123,13 @@ def run_replay(
     options.check_roles(settings.pull_settings().broker_role)
     with output_file(options.out) if options.out else nullcontext() as out:
         requests = read_requests(broker.lake.spark, file, with_lines=False)
-        check_timestamps(requests, file, options)
-        progress("answering")
-        packed = None if options.hold else partial(packed_requests, broker.lake.spark, file)
+        packed = None
+        if not (options.hold or options.slave_lag.millis):
+            packed = partial(packed_requests, broker.lake.spark, file, needs_time=options.at == "request-time")
         profile = RequestProfile(into_messages=file.has_other_filters, far=file.has_large_max, about=file.lines, packed=packed)
+        if profile.under(settings.pull_settings(), options.filters).packed is None:
+            check_timestamps(requests, file, options)  # else the tasks that pack the requests check them
+        progress("answering")
         run = ReplayRun(
             broker=broker,
             run_id=run_id,
@@ -217,7 +220,7 @@ def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOpti
     chosen = options.chosen(requests)
     needed = []
     if options.at == "request-time":
-        needed.append((F.col("timestamp").isNull(), 'a "timestamp" in ms in the request, for --at request-time'))
+        needed.append((F.col("timestamp").isNull(), TIME_NEEDED))
     if options.hold:
         needed.append((lacks_timeout(), TIMEOUT_NEEDED))
     for is_missing, expected in needed:

@@ -6,16 +6,21 @@ A condition on the segments lets Delta skip files, and Parquet skip row groups, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.delta.delta_sql import literal
-from pipeline.rows.queue_batches import segment_of_sql
+from pipeline.replay.entry_colocation import rows_of
+from pipeline.requests.packing import NONE, Col, Packed
+from pipeline.rows.queue_batches import segment_of, segment_of_sql
 from pipeline.tasks.computed_once import computed_once
 from pipeline.tasks.local_rows import frame_of
 
@@ -43,8 +48,17 @@ class TouchedSegments:
     @classmethod
     def of(cls, rows: DataFrame, name: str, *more: Column) -> TouchedSegments:
         """The touched segments, from rows with topic, queueId and the column `name`; a table also has the aggregates `more`."""
-        found = rows.groupBy("topic", "queueId", name).agg(F.count("*").alias("count"), *more).limit(SOME_SEGMENTS + 1).toArrow()
+        return cls._of(rows, name, F.count("*").alias("count"), *more)
+
+    @classmethod
+    def _of(cls, rows: DataFrame, name: str, *aggregates: Column) -> TouchedSegments:
+        found = rows.groupBy("topic", "queueId", name).agg(*aggregates).limit(SOME_SEGMENTS + 1).toArrow()
         return cls(name, found if len(found) <= SOME_SEGMENTS else rows)
+
+    @classmethod
+    def of_counts(cls, rows: DataFrame, name: str) -> TouchedSegments:
+        """As `of`, from rows that also have a `count` and the greatest `maxMsgNums` of some requests."""
+        return cls._of(rows, name, F.sum("count").alias("count"), F.max("maxMsgNums").alias("maxMsgNums"))
 
     @property
     def known(self) -> pa.Table | None:
@@ -75,6 +89,46 @@ def touched_segments(requests: DataFrame, *, entries_a_file: int, whole_files: b
         name, unit = "fileFirstOffset", F.expr(f"queueOffset DIV {entries_a_file} * {entries_a_file}")
     rows = requests.where("queueOffset >= 0").select("topic", "queueId", unit.alias(name), "maxMsgNums")
     return TouchedSegments.of(rows, name, F.max("maxMsgNums").alias("maxMsgNums"))
+
+
+def touched_by_packed(packed: DataFrame, *, entries_a_file: int, whole_files: bool) -> TouchedSegments:
+    """As `touched_segments`, from packed rows."""
+    name = "fileFirstOffset" if whole_files else "segment"
+    number = partial(_file_of if whole_files else segment_of, entries_a_file=entries_a_file)
+    rows = packed.mapInArrow(partial(_numbers, name, number), f"topic STRING, queueId INT, {name} BIGINT, count BIGINT, maxMsgNums BIGINT")
+    return TouchedSegments.of_counts(rows, name)
+
+
+def _file_of(offsets: NDArray[np.int64], *, entries_a_file: int) -> NDArray[np.int64]:
+    return offsets // entries_a_file * entries_a_file
+
+
+def _numbers(
+    name: str, number: Callable[[NDArray[np.int64]], NDArray[np.int64]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The numbers of segments or files of packed rows, each with the count and the greatest maxMsgNums of its requests."""
+    for row in rows_of(batches):
+        matrix = Packed.of(row).matrix
+        matrix = matrix[matrix[:, Col.OFFSET] >= 0]
+        found, inverse = np.unique(number(matrix[:, Col.OFFSET]), return_inverse=True)
+        most = np.full(len(found), np.iinfo(np.int64).min)
+        np.maximum.at(most, inverse, matrix[:, Col.MAX_MSG_NUMS])
+        queue = {"topic": pa.repeat(row["topic"], len(found)), "queueId": pa.repeat(pa.scalar(row["queueId"], pa.int32()), len(found))}
+        yield pa.RecordBatch.from_pydict(queue | {name: found, "count": np.bincount(inverse, minlength=len(found)), "maxMsgNums": most})
+
+
+def times_of_packed(packed: DataFrame) -> tuple[int | None, int | None]:
+    """The least and the greatest time of the requests of packed rows."""
+    least, greatest = packed.mapInArrow(_times, "time BIGINT").agg(F.min("time"), F.max("time")).collect()[0]
+    return least, greatest
+
+
+def _times(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The least and the greatest time in each packed row."""
+    for row in rows_of(batches):
+        times = Packed.of(row).matrix[:, Col.TIME]
+        times = times[times != NONE]
+        yield pa.RecordBatch.from_pydict({"time": np.array([times.min(), times.max()] if len(times) else [], np.int64)})
 
 
 def only_touched(segments: DataFrame, touched: TouchedSegments) -> DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +12,9 @@ from pipeline.requests.packing import Place, pack
 from pipeline.requests.request_file import Chunk, RequestFile, header_if_any, open_file
 from pipeline.requests.request_lines import REQUEST_ARROW, SCHEMA, RequestError, read_lines
 
+# what is expected of a request that is answered as of its time
+TIME_NEEDED = 'a "timestamp" in ms in the request, for --at request-time'
+
 
 def read_requests(spark: SparkSession, file: RequestFile, *, with_lines: bool = True) -> DataFrame:
     """The requests of a file, as rows of request_lines.SCHEMA, with or without the column `line`, which has most of the bytes."""
@@ -21,9 +23,30 @@ def read_requests(spark: SparkSession, file: RequestFile, *, with_lines: bool = 
     return _of_chunks(spark, file, lambda requests: (rows.select(names) for rows in requests), schema)
 
 
-def packed_requests(spark: SparkSession, file: RequestFile, place: Place) -> DataFrame:
-    """The requests of a file as packed rows (packing.SCHEMA), packed by the tasks that read them."""
-    return _of_chunks(spark, file, partial(pack, place), PACKED_SCHEMA)
+def packed_requests(spark: SparkSession, file: RequestFile, place: Place, *, needs_time: bool = False) -> DataFrame:
+    """The requests of a file as packed rows (packing.SCHEMA), packed by the tasks that read them.
+
+    Args:
+        spark: the session.
+        file: the file.
+        place: gives the key of each request.
+        needs_time: whether a request without a time is an error.
+
+    Raises:
+        RequestError: in a task, for a line that is no request, or that has no time.
+    """
+    path = file.path
+    return _of_chunks(spark, file, lambda requests: pack(place, _timed(path, requests) if needs_time else requests), PACKED_SCHEMA)
+
+
+def _timed(path: str, requests: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of requests, each of which has a time."""
+    for batch in requests:
+        times = batch.column("timestamp")
+        if times.null_count:
+            first = batch.column("seq")[times.is_null().index(True).as_py()].as_py()
+            raise RequestError(path, first, TIME_NEEDED, "none")
+        yield batch
 
 
 def _of_chunks(

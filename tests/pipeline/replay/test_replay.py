@@ -338,11 +338,14 @@ def test_a_bad_line_ends_the_replay_before_anything_is_written(kind: str, lake: 
 
 
 def test_a_pull_without_a_time_cannot_be_answered_as_of_it(lake: Lake, lines: list[Line], tmp_path: Path) -> None:
-    from pipeline.requests.request_lines import RequestError
+    from pipeline.main import judged
 
     requests = write_lines(tmp_path / "requests.jsonl", [pull(lines[0], timestamp=5), pull(lines[0]), pull(lines[0])])
-    with pytest.raises(RequestError, match=r'line 2: expected a "timestamp" in ms'):
-        run(lake, requests, out=str(tmp_path / "out"), at="request-time")
+    expected = f'error: {requests}, line 2: expected a "timestamp" in ms in the request, for --at request-time, found none'
+    for more in ({}, {"filters": frozenset({"null", "TAG"})}):
+        with pytest.raises(Exception, match="in ms in the request") as error:
+            run(lake, requests, out=str(tmp_path / "out"), at="request-time", **more)
+        assert judged(error.value) == (2, expected)
     assert not (tmp_path / "out").exists()
 
 
