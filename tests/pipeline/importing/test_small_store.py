@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 from functools import partial
@@ -19,8 +20,8 @@ from pipeline.lake import lake_writer
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.settings.settings import BrokerSettings
 from store_format.errors import StoreError
-from tests.makers.lakes import commits, file_rows, import_as, live_files, tiny_store
-from tests.runs.replaying import NOON
+from tests.makers.lakes import MESSAGES, commits, file_rows, import_as, live_files, tiny_store
+from tests.runs.replaying import BROKER, NOON, answers_of
 from tests.runs.sampling import sampled
 from tests.truth.golden import needs_golden, recovery
 from tests.truth.golden5 import needs_golden5, store_of, stores_that_load
@@ -110,13 +111,29 @@ def test_an_import_replaces_the_rows_of_its_broker(spark: SparkSession, tmp_path
     assert commits(tmp_path / "small" / "lake_version")
 
 
-def test_spark_imports_what_only_spark_writes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, lake = tiny_store(tmp_path / "store", QUEUES), tmp_path / "lake"
+@pytest.fixture(scope="module")
+def clustered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store, and with the clustered lake that Spark made of it as `lake`."""
+    folder = tmp_path_factory.mktemp("clustered")
+    import_as(spark, folder / "lake", tiny_store(folder / "store", QUEUES), BROKER, layout="clustered")
+    return folder
+
+
+# tests/pipeline/replay compares many pulls, in the long run
+def test_a_pull_of_a_clustered_lake_gets_the_messages_of_its_queue(spark: SparkSession, clustered: Path, tmp_path: Path) -> None:
+    request = {"group": "g", "topic": "T", "queueId": 1, "offset": 0, "maxMsgNums": 32, "filter": None}
+    [line] = answers_of(Lake(spark, str(clustered / "lake")), [{"request": request}], tmp_path)
+    units = (clustered / "store" / "consumequeue" / "T" / "1" / ("0" * 20)).read_bytes()[: 20 * MESSAGES]
+    wanted = [offset for offset, _, _ in struct.iter_unpack(">qiq", units)]
+    assert [message["physicOffset"] for message in line["response"]["messages"]] == wanted
+
+
+def test_spark_imports_what_only_spark_writes(clustered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, lake = clustered / "store", tmp_path / "lake"
     assert by_driver(lake, store, layout="clustered") == "the layout is clustered"
     assert by_driver(tmp_path / "50%", store) == "deltalake does not open the lake's path"
     assert by_driver("hdfs://nobody/lake", store) == "the store and the lake must be local folders"
-    import_as(spark, tmp_path / "clustered", store, layout="clustered")
-    assert by_driver(tmp_path / "clustered", store) == "only Spark writes the table commit_log of this lake"
+    assert by_driver(clustered / "lake", store, BROKER) == "only Spark writes the table commit_log of this lake"
     assert isinstance(by_driver(lake, store), Imported)
     assert by_driver(lake, store, broker="another") == "the lake has other brokers"
     monkeypatch.setattr(module, "_MOST_FILES", 5)
