@@ -14,15 +14,15 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-from tests.runs.sampling import ALL
+from tests.runs.sampling import ALL, examples
 from tests.truth.golden import unpack_small, unpack_stores
 from tests.truth.places import PROJECT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# the first example of a test compiles what it calls
-settings.register_profile("pullsim", deadline=None)
+# no deadline, as the first example of a test compiles what it calls; the sampled run takes a quarter of the examples
+settings.register_profile("pullsim", deadline=None, max_examples=examples(100))
 settings.load_profile("pullsim")
 
 # a shell starts what runs in the background with Ctrl-C ignored, and so would every command that a test starts and interrupts
@@ -71,12 +71,12 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session, with the project's SQL functions."""
-    from pipeline.lake.session import INTERPRETED_PLANS, LONG_JOBS, build_session
+    from pipeline.lake.session import INTERPRETED_PLANS, SHORT_JOBS, build_session
 
-    # hours or minutes of planning pay for both compilers, whose code does not fit into the default cache
-    flags = "-XX:ReservedCodeCacheSize=400m"
-    conf = ({} if ALL else INTERPRETED_PLANS) | {
-        "spark.driver.extraJavaOptions": flags if ALL else " ".join((flags, *LONG_JOBS.values())),
+    # Hours of planning pay for both compilers, whose code does not fit into the default cache. The sampled run plans most queries once:
+    # with one compiler and the class archive, tests/pipeline/lag/test_lag.py took 83 s of processor time, with both compilers 126 s.
+    of_jvm = {"spark.driver.extraJavaOptions": "-XX:ReservedCodeCacheSize=400m"} if ALL else INTERPRETED_PLANS | SHORT_JOBS
+    conf = of_jvm | {
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         # short streams reach what long ones do, too

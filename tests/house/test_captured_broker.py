@@ -21,6 +21,7 @@ from tests.models.burrow import Seen, statuses
 from tests.models.operator_answers import CORRECTIONS, outcome
 from tests.models.store_lag import StoreLag
 from tests.runs.in_session import Pullsim, pullsim_in
+from tests.runs.sampling import ALL, sampled
 from tests.truth.captured import PULL_MESSAGE, exchanges
 from tests.truth.golden import needs_golden
 from tests.truth.places import PROJECT
@@ -172,7 +173,7 @@ def test_a_captured_pull_is_explained_to_the_code_and_offset_that_the_broker_ans
     )
     chosen = {row["recordedCode"]: row for row in rows(pullsim, captured, "sql", f"{query} ORDER BY requestId")}
     assert {0, 16, 17, 19, 21, 24} < chosen.keys()
-    for code in (17, 21, 0):
+    for code in sampled((17, 21, 0), 1):
         code_, out, err = pullsim("explain", "--lake", captured / "lake", "--request", chosen[code]["requestId"], "--format", "json")
         assert code_ == 0, err
         told = json.loads(out)
@@ -264,9 +265,10 @@ def test_what_if_takes_captured_pulls_and_says_where_a_setting_cannot_matter(pul
     assert told["measures"]["messages"]["current"] > told["measures"]["messages"]["proposed"]
     assert told["changed"] > 0
     assert told["notes"] == []
-    explained = told["first"][0]["requestId"]
-    code, out, err = pullsim("explain", "--lake", captured / "lake", "--request", explained)
-    assert (code, "the broker answers 0 SUCCESS" in out) == (0, True), err
+    if ALL:  # the test above explains a captured pull
+        explained = told["first"][0]["requestId"]
+        code, out, err = pullsim("explain", "--lake", captured / "lake", "--request", explained)
+        assert (code, "the broker answers 0 SUCCESS" in out) == (0, True), err
     told = whatif(pullsim, captured, "--set", "maxTransferCountOnMessageInDisk=1")
     assert told["changed"] == 0
     assert [note for note in told["notes"] if note.startswith("maxTransferCountOnMessageInDisk cannot matter here: every message")]

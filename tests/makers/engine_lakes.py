@@ -12,8 +12,10 @@ from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import OFFSET_HISTORY, PULL_REQUEST, SUBSCRIPTION
 from pipeline.schema.lag_tables import LAG_HISTORY
 from tests.makers.lakes import import_as
+from tests.makers.plain_lakes import replace_rows
 from tests.models.store_lag import StoreLag, write_offsets
 from tests.runs.replaying import NOON
+from tests.runs.sampling import ALL
 from tests.truth.captured import rows_of, unpack
 from tests.truth.golden import golden_lines
 
@@ -131,10 +133,13 @@ def _response(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(spark: SparkSession, lake: Path, broker: str, found: dict[t.Table, list[dict[str, Any]]]) -> None:
-    """Commit rows of tables for a broker."""
+    """Commit rows of tables for a broker: by Spark in `./run long`, else without it."""
     from pipeline.lake.lake import Lake
     from pipeline.lake.lake_writer import LakeWriter
 
+    if not ALL:
+        replace_rows(lake, broker, found, run_id=broker, what="capture")
+        return
     writer = LakeWriter(Lake(spark, str(lake)), run_id=broker, what="capture", broker=broker)
     for table, rows in found.items():
         values = [tuple((row | {"brokerName": broker}).get(name) for name in table.names) for row in rows]

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.schema import tables as t
+from tests.makers.plain_lakes import replace_rows
 from tests.runs.replaying import NOON
+from tests.runs.sampling import ALL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +59,9 @@ def write_state(
             (broker, "commitlog", None, None, f"{first:020d}", first, FILE_SIZE, FILE_SIZE, modified, f"commitlog/{first:020d}")
             for first, modified in log_files.items()
         ]
+    if not ALL:
+        named = {table: [dict(zip(table.names, row, strict=True)) for row in rows] for table, rows in found.items()}
+        return replace_rows(folder, broker, named, run_id=f"offsets of {broker}")
     writer = LakeWriter(Lake(spark, str(folder)), run_id=f"offsets of {broker}", what="import", broker=broker)
     for table, rows in found.items():
         writer.replace_rows(table, spark.createDataFrame(rows, table.schema).coalesce(1), f"brokerName = '{broker}'")

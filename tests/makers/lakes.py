@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from store_format.files.mapped_files import offset_to_file_name
 from store_format.record.message import Host, Message, body_crc32, encode
 from tests.makers.records import message_of
+from tests.runs.importing import imported
 from tests.runs.replaying import NOON
 
 if TYPE_CHECKING:
@@ -94,22 +95,14 @@ def import_as(
     layout: Layout | None = None,
     as_found: bool = False,
     run_id: str = "run",
+    by_spark: bool | None = None,
 ) -> Imported:
-    """`pullsim import` under a given broker name."""
-    from pipeline.importing.import_store import import_store
-    from pipeline.lake.lake import Lake
+    """`pullsim import` under a given broker name; `by_spark` as `imported` takes it."""
     from pipeline.settings.settings import BrokerSettings
 
-    return import_store(
-        Lake(spark, str(lake)),
-        str(store),
-        broker=broker,
-        layout=layout,
-        settings=BrokerSettings.from_sources(),
-        as_found=as_found,
-        run_id=run_id,
-        now=lambda: NOON,
-        progress=lambda _: None,
+    settings = BrokerSettings.from_sources()
+    return imported(
+        spark, lake, store, broker=broker, layout=layout, settings=settings, as_found=as_found, run_id=run_id, noon=NOON, by_spark=by_spark
     )
 
 

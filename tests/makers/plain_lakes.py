@@ -1,4 +1,7 @@
-"""Makes lakes with deltalake, without Spark: rows of tables, committed by a row of lake_version."""
+"""Makes lakes with deltalake, without Spark: rows of tables, committed by a row of lake_version.
+
+A write by Spark takes seconds, and a test writes many tables.
+"""
 
 from __future__ import annotations
 
@@ -35,3 +38,46 @@ def add_rows(root: Path, table: Table, rows: Sequence[Row]) -> None:
     schema = arrow_schema(table)
     data = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
     write_deltalake(str(root / table.name), data, mode="append", partition_by=["topic", "queueId"] if table.by_queue else None)
+
+
+def replace_rows(root: Path, broker: str, found: Mapping[Table, Sequence[Row]], *, run_id: str, what: str = "import") -> int:
+    """Replace the rows of a broker in tables by `found`, as one run of `what`; returns the lake's version.
+
+    A column that a row lacks is NULL. A table that Spark clustered cannot be written.
+    """
+    from pipeline.delta.delta_sql import Placement, partition_columns, table_properties
+    from pipeline.delta.table_commits import create_table
+    from pipeline.lake.lake import Lake
+
+    at = Lake(None, str(root)).at
+    for table, rows in found.items():
+        path = str(root / table.name)
+        if table.name in at.tables:
+            quoted = broker.replace("'", "''")
+            DeltaTable(path).delete(f"brokerName = '{quoted}'")
+        else:  # with its comments
+            layout = Placement("partitioned", named_folders=True)
+            create_table(
+                table, path, table_properties(table, layout), (), "{}", found="refused", partitioned_by=partition_columns(table, layout)
+            )
+        add_rows(root, table, [{"brokerName": broker, **row} for row in rows])
+    versions = at.tables | {table.name: DeltaTable(str(root / table.name)).version() for table in found}
+    row = {"version": at.version + 1, "runId": run_id, "what": what, "brokerName": broker, "tables": list(versions.items())}
+    add_rows(root, LAKE_VERSION, [row | {"committedAt": NOON, "tablesVersion": TABLES_VERSION}])
+    return at.version + 1
+
+
+def add_broker(root: Path, broker: str, other: Path) -> None:
+    """Add a broker to a lake: all rows that it has in another lake."""
+    from pipeline.lake.lake import Lake
+
+    of_other = Lake(None, str(other)).at.tables
+    found = {TABLES[name]: _rows_of(other / name, version) for name, version in of_other.items()}
+    replace_rows(root, broker, found, run_id=f"import of {broker}")
+
+
+def _rows_of(path: Path, version: int) -> list[dict[str, Any]]:
+    from tests.makers.lakes import file_rows, live_files
+
+    rows = [row for add in live_files(path, version).values() for row in file_rows(path, add)]
+    return [row | ({"queueId": int(row["queueId"])} if isinstance(row.get("queueId"), str) else {}) for row in rows]

@@ -20,6 +20,7 @@ from pipeline.settings.settings import SettingsError
 from pullsim import lake as lakes
 from pullsim import rows, shown
 from tests.runs.in_session import pullsim_in
+from tests.runs.sampling import slow_proof
 from tests.truth.places import PROJECT
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def request_frame() -> pl.DataFrame:
     )
 
 
-@pytest.mark.parametrize("kind", ["polars", "arrow", "pandas", "spark"])
+# test_request_frames.py reads each form without Spark, and the page above replays a frame of Polars
+@pytest.mark.parametrize("kind", [*(pytest.param(kind, marks=slow_proof) for kind in ("polars", "arrow")), "pandas", "spark"])
 def test_frames_of_requests_get_the_recorded_answers(spark: SparkSession, kind: str) -> None:
     frame = request_frame()
     forms: dict[str, Any] = {"polars": frame, "arrow": frame.to_arrow(), "pandas": frame.to_pandas()}

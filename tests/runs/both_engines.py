@@ -82,7 +82,7 @@ def both_reported(spark: SparkSession, lake: Path | str, broker: str | None) -> 
     """
     ask_spark = asking(Lake(spark, str(lake)).require())
     found, found_page = reported(EmbeddedLake(str(lake)).asked, lake, broker)
-    chosen = sampled(found, 15)
+    chosen = sampled(found, 4)
     for (query, rows), of_spark in zip(chosen, ask_spark([query for query, _ in chosen]), strict=True):
         assert rows == [plain(row) for row in of_spark], query
     if ALL:

@@ -21,7 +21,7 @@ FILES, LINES = 6, 10
 
 
 # request files that are answered between two kills
-PARTS = 24 if ALL else 8
+PARTS = 24 if ALL else 6
 
 
 def dying_streams(base: Path, folder: Path, count: int) -> list[Dying]:

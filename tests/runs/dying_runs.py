@@ -62,20 +62,20 @@ def check_dying_runs(
     """Check a lake whose brokers `former` hold store `one`: runs that import `other` as b die one after the other, then one succeeds."""
     lake, alone = folder / "lake", folder / "alone"
     for broker in former:
-        import_as(spark, lake, one, broker)
+        import_as(spark, lake, one, broker, by_spark=True)
     before = Lake(spark, str(lake)).at
     contents_before = contents(lake, before.tables)
     for number, table in enumerate(deadly):
         with monkeypatch.context() as dying:
             die_after(dying, table)
             with pytest.raises(Killed):
-                import_as(spark, lake, other, layout="clustered" if former == ("b",) else None, run_id=f"dead {number}")
+                import_as(spark, lake, other, layout="clustered" if former == ("b",) else None, run_id=f"dead {number}", by_spark=True)
         assert Lake(spark, str(lake)).at == before
         assert contents(lake, before.tables) == contents_before
 
-    import_as(spark, lake, other, run_id="next")
+    import_as(spark, lake, other, run_id="next", by_spark=True)
     # a clustered table stays clustered, even if the run that clustered it died
-    import_as(spark, alone, other, layout=rows(spark, lake, t.BROKER, "brokerName = 'b'")[0]["layout"])
+    import_as(spark, alone, other, layout=rows(spark, lake, t.BROKER, "brokerName = 'b'")[0]["layout"], by_spark=True)
     after, expected = Lake(spark, str(lake)).at, Lake(spark, str(alone)).at
     assert after.version == before.version + 1
     assert contents(lake, after.tables, "b") == contents(alone, expected.tables)

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.runs.importing import imported
+
 if TYPE_CHECKING:
     import pytest
     from pyspark.sql import SparkSession
@@ -24,22 +26,21 @@ MESSAGE_FIELDS = ("startOffset", "storeSize", "rawCrc32")
 NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
 
 
-def import_into(spark: SparkSession, folder: Path, store: Path, *, layout: Layout | None = None, options: Sequence[str] = ()) -> Lake:
-    """Import a store into a lake in `folder`; returns the lake."""
-    from pipeline.importing.import_store import import_store
+def import_into(
+    spark: SparkSession,
+    folder: Path,
+    store: Path,
+    *,
+    layout: Layout | None = None,
+    options: Sequence[str] = (),
+    by_spark: bool | None = None,
+) -> Lake:
+    """Import a store into a lake in `folder`; returns the lake. `by_spark` as `imported` takes it."""
     from pipeline.lake.lake import Lake
     from pipeline.settings.settings import BrokerSettings
 
-    import_store(
-        Lake(spark, str(folder)),
-        str(store),
-        broker=BROKER,
-        layout=layout,
-        settings=BrokerSettings.from_sources(options=options),
-        run_id="import",
-        now=lambda: NOON,
-        progress=lambda _: None,
-    )
+    settings = BrokerSettings.from_sources(options=options)
+    imported(spark, folder, store, broker=BROKER, layout=layout, settings=settings, run_id="import", noon=NOON, by_spark=by_spark)
     return Lake(spark, str(folder))
 
 
@@ -57,14 +58,22 @@ def demo_data(factory: pytest.TempPathFactory) -> Path:
     return _FOLDERS["demo"]
 
 
-_LAKES: dict[tuple[Path, Layout | None], Lake] = {}
+_LAKES: dict[tuple[Path, Layout | None, bool | None], Lake] = {}
 
 
-def lake_of(spark: SparkSession, store: Path, factory: pytest.TempPathFactory, *, layout: Layout | None = None, **options: Any) -> Lake:
+def lake_of(
+    spark: SparkSession,
+    store: Path,
+    factory: pytest.TempPathFactory,
+    *,
+    layout: Layout | None = None,
+    by_spark: bool | None = None,
+    **options: Any,
+) -> Lake:
     """A lake that holds the store, imported once a test run, for tests that only read."""
-    if (store, layout) not in _LAKES:
-        _LAKES[store, layout] = import_into(spark, factory.mktemp(f"lake-{store.name}"), store, layout=layout, **options)
-    return _LAKES[store, layout]
+    if (key := (store, layout, by_spark)) not in _LAKES:
+        _LAKES[key] = import_into(spark, factory.mktemp(f"lake-{store.name}"), store, layout=layout, by_spark=by_spark, **options)
+    return _LAKES[key]
 
 
 def demo_lake(spark: SparkSession, factory: pytest.TempPathFactory, folder: Path) -> Path:

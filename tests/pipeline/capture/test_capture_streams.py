@@ -28,6 +28,7 @@ from store_format.remoting.frame import encode_frame
 from store_format.remoting.frame_search import find_frame
 from tests.makers.captured_connections import answer, pull
 from tests.makers.captures import ACK, CLIENT, FIN, SERVER, START, SYN, Sent
+from tests.runs.sampling import examples
 
 DIGEST = "d" * 64
 ISNS = [0, 12345, 2**32 - 100, 2**31 - 7]
@@ -159,7 +160,7 @@ def test_frames_are_found_however_they_are_cut_each_with_the_packet_that_complet
     assert bad == []
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(streams, st.integers(0, 2**30), st.integers(1, 400))
 def test_a_hole_costs_the_frames_that_it_touches_and_no_other(frames: list[bytes], where: int, length: int) -> None:
     raw = b"".join(frames)
@@ -294,7 +295,7 @@ def test_an_answer_that_was_captured_before_its_request_is_found() -> None:
     assert {row["opaque"]: row.get("recordedCode") for row in rows} == {1: 0, 2: None}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.integers(0, 400)), min_size=1, max_size=10),
     st.lists(st.integers(0, 9000), max_size=40),
@@ -386,7 +387,7 @@ BODIES = st.sampled_from(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(
         st.tuples(

@@ -26,6 +26,7 @@ from pipeline.delta.table_files import FileWriter, check_files
 from pipeline.files.output_file import OutputError
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Column, Table
+from tests.runs.sampling import examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +75,7 @@ def read(path: Path, version: int) -> pa.Table:
 
 
 @given(rows=ROWS, size=st.integers(1, 12), group=st.integers(1, 2000), file=st.integers(1, 4000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_files_hold_the_rows_in_order_and_their_statistics(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], size: int, group: int, file: int
 ) -> None:
@@ -99,7 +100,7 @@ def test_files_hold_the_rows_in_order_and_their_statistics(
 
 
 @given(times=st.lists(TIMES, min_size=1, max_size=5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_bounds_of_times_are_whole_milliseconds_around_them(tmp_path_factory: pytest.TempPathFactory, times: list[dt.datetime]) -> None:
     (file,) = written(tmp_path_factory.mktemp("table"), [dict.fromkeys(SCHEMA.names) | {"at": time} for time in times])
     stats = json.loads(file["stats"])

@@ -81,8 +81,18 @@ def views(spark: SparkSession, captured: Path) -> SparkSession:
     return session_with_views(spark, captured)
 
 
+# tests/pipeline/lag/test_lag.py and tests/pipeline/listings/test_operator_commands.py ask both engines for rows of these
+ELSEWHERE = {"consume_lag", "consume_lag_by_group", "offset_move", "timer_check", "pop_message", "broker_lag"}
+
+
 @needs_golden
-@pytest.mark.parametrize("name", [*VIEWS, *sampled([*TABLES, LAKE_VERSION.name], 8)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=slow_proof) if name in ELSEWHERE else name for name in VIEWS),
+        *sampled([*TABLES, LAKE_VERSION.name], 3),
+    ],
+)
 def test_views_and_tables_of_a_captured_broker_agree(views: SparkSession, captured: Path, name: str) -> None:
     wanted, found = of_views(views, f"SELECT * FROM {name}"), of_duckdb(captured, f"SELECT * FROM {name}")
     assert list(found[0].items()) == list(wanted[0].items())
@@ -100,7 +110,7 @@ def test_what_there_is_and_what_it_means_agrees(views: SparkSession, captured: P
 
 
 @needs_golden
-@pytest.mark.parametrize("query", sampled(DOCUMENTED, 8))
+@pytest.mark.parametrize("query", sampled(DOCUMENTED, 4))
 def test_documented_questions_agree(spark: SparkSession, captured: Path, query: str) -> None:
     assert of_duckdb(captured, query) == of_spark(spark, captured, query)
 
@@ -117,7 +127,7 @@ def test_functions_agree(views: SparkSession, captured: Path, query: str) -> Non
 @pytest.mark.parametrize("store", sampled(STORES, 1))
 def test_views_of_golden_stores_agree(spark: SparkSession, stores: Path, tmp_path_factory: pytest.TempPathFactory, store: str) -> None:
     lake = lake_of(spark, stores / store, tmp_path_factory).root
-    for view in sampled(VIEWS, 6):
+    for view in sampled(VIEWS, 3):
         assert of_duckdb(lake, f"SELECT * FROM {view}") == of_spark(spark, lake, f"SELECT * FROM {view}"), view
 
 
@@ -140,7 +150,7 @@ def test_questions_of_captures_and_of_replays_agree_without_observations(spark: 
     only = Filters(broker=BROKER, group="g-main", since=window.start, until=(window.start + window.end) // 2)
     narrowed = Scope("lake", (BROKER,), only, imported=True, stored=window, captured=window)
     whole = {query for scope in scopes for question in QUESTIONS for query in question.queries(scope)}
-    queries = sampled(sorted(whole), 10) + sampled(sorted({query for question in QUESTIONS for query in question.queries(narrowed)}), 5)
+    queries = sampled(sorted(whole), 3) + sampled(sorted({query for question in QUESTIONS for query in question.queries(narrowed)}), 2)
     for query, wanted, found in zip(queries, asking(Lake(spark, str(captured)))(queries), lake.asked(queries), strict=True):
         assert [plain(row) for row in found] == [plain(row) for row in wanted], query
         assert found or query not in whole or "FROM hot_queue" in query or "WITH retried" in query, query
@@ -155,17 +165,15 @@ def test_every_question_of_the_report_of_a_store_alone_agrees(
     assert any(rows and "queue" in query for query, rows in asked)
 
 
+@slow_proof  # tests/pipeline/lag/test_retention_command.py expects the same rows of both engines, found by hand
 @needs_golden
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param((), marks=slow_proof),
+        (),
         ("--rate", "0.001", "--format", "json"),
-        pytest.param(("--group", "g-tag", "--at", "1795257316000", "--growth", "10", "--format", "csv"), marks=slow_proof),
-        pytest.param(
-            ("--disk-size", "1G", "--disk-used", "900M", "--set", "deleteWhen=05", "--time-zone", "Asia/Shanghai", "--format", "csv"),
-            marks=slow_proof,
-        ),
+        ("--group", "g-tag", "--at", "1795257316000", "--growth", "10", "--format", "csv"),
+        ("--disk-size", "1G", "--disk-used", "900M", "--set", "deleteWhen=05", "--time-zone", "Asia/Shanghai", "--format", "csv"),
     ],
 )
 def test_losses_agree(
@@ -184,13 +192,13 @@ def test_losses_agree(
 
 def test_views_of_a_lake_without_a_store_agree(spark: SparkSession, tmp_path: Path) -> None:
     write(spark, tmp_path / "lake", "nobody", {})
-    for view in sampled(VIEWS, 6):
+    for view in sampled(VIEWS, 3):
         wanted, found = of_spark(spark, tmp_path / "lake", f"SELECT * FROM {view}"), of_duckdb(tmp_path / "lake", f"SELECT * FROM {view}")
         assert (found, found[1]) == (wanted, Counter()), view
 
 
 @needs_golden
-@pytest.mark.parametrize("query", sampled(ASKED, 12))
+@pytest.mark.parametrize("query", sampled(ASKED, 6))
 def test_what_people_may_ask_agrees(views: SparkSession, captured: Path, query: str) -> None:
     wanted, found = of_views(views, query), of_duckdb(captured, query)
     assert list(found[0].items()) == list(wanted[0].items())

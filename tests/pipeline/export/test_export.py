@@ -265,7 +265,7 @@ def damaged(column: str) -> Callable[[Path], bytes]:
 
 @pytest.mark.parametrize(
     ("table", "content"),
-    [(COMMIT_LOG, cut), (COMMIT_LOG, damaged("body")), (CONSUME_QUEUE_SEGMENT, damaged("entries"))],
+    sampled([(COMMIT_LOG, cut), (COMMIT_LOG, damaged("body")), (CONSUME_QUEUE_SEGMENT, damaged("entries"))], 1),
 )
 def test_a_data_file_that_cannot_be_read_is_named(
     spark: SparkSession, tiny_lake: Path, tmp_path: Path, table: Table, content: Callable[[Path], bytes]

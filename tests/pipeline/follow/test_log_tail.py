@@ -13,6 +13,7 @@ from pipeline.files.store_files import StoreFiles
 from pipeline.follow.log_tail import CLEANED, TRUNCATED, FollowOffset, LogTail, Mark
 from tests.makers.lakes import LOG_FILE, tiny_store
 from tests.makers.living_store import LivingStore
+from tests.runs.sampling import examples
 
 ALL = 1 << 40
 QUEUES = [("T", 0), ("U", 1)]
@@ -75,7 +76,7 @@ def test_a_body_that_is_not_the_one_that_was_sent_is_waited_for(living: LivingSt
     assert log.look(0, ALL, None).end == offsets[2]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_looks_of_any_size_find_all_records_once(grown: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     living = LivingStore(grown, tmp_path_factory.mktemp("living") / "store")

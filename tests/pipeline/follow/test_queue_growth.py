@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.follow import queue_growth as qg
 from pipeline.rows import queue_batches as qb
+from tests.runs.sampling import examples
 
 A_FILE = 25
 
@@ -66,7 +67,7 @@ def expected_segments(rows: list[dict[str, Any]], segment_entries: int, scan: in
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(2, 12), st.integers(2, 9))
 def test_batches_of_entries_pack_to_what_all_of_them_give(counts: list[int], segment_entries: int, scan: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -35,7 +35,7 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 def found_and_exported(spark: SparkSession, store: Path, folder: Path) -> Path:
     from pipeline.export.export_store import export_store
 
-    import_as(spark, folder / "lake", store, as_found=True)
+    import_as(spark, folder / "lake", store, as_found=True, by_spark=True)
     export_store(
         OpenedBroker(Lake(spark, str(folder / "lake")), "b"), str(folder / "out" / "store"), run_id="export", progress=lambda _: None
     )

@@ -34,7 +34,7 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 @pytest.fixture(scope="module")
 def imported(spark: SparkSession, small_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    return lake_of(spark, small_store, tmp_path_factory)
+    return lake_of(spark, small_store, tmp_path_factory, by_spark=True)
 
 
 def rows(frame: DataFrame) -> list[Any]:

@@ -34,7 +34,7 @@ def imported(
 ) -> tuple[Path, Lake]:
     """A store and the lake that holds it."""
     store = stores / request.param
-    return store, lake_of(spark, store, tmp_path_factory)
+    return store, lake_of(spark, store, tmp_path_factory, by_spark=True)
 
 
 def rows(lake: Lake, table: t.Table) -> list[dict[str, Any]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +20,8 @@ from pipeline.lake import lake_writer
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.settings.settings import BrokerSettings
 from store_format.errors import StoreError
-from tests.makers.lakes import commits, file_rows, import_as, live_files, tiny_store
-from tests.runs.replaying import NOON
+from tests.makers.lakes import MESSAGES, commits, file_rows, import_as, live_files, tiny_store
+from tests.runs.replaying import BROKER, NOON, answers_of
 from tests.runs.sampling import sampled
 from tests.truth.golden import needs_golden, recovery
 from tests.truth.golden5 import needs_golden5, store_of, stores_that_load
@@ -71,13 +73,12 @@ def assert_same(found: Path, wanted: Path) -> None:
 
 def assert_both_import(spark: SparkSession, tmp_path: Path, store: Path, *, as_found: bool = False) -> None:
     done = by_driver(tmp_path / "small", store, as_found=as_found)
-    assert done == import_as(spark, tmp_path / "wanted", store, as_found=as_found)
+    assert done == import_as(spark, tmp_path / "wanted", store, as_found=as_found, by_spark=True)
     assert_same(tmp_path / "small", tmp_path / "wanted")
 
 
 @needs_golden
-@pytest.mark.parametrize("as_found", [False, True])
-@pytest.mark.parametrize("name", sampled(STORES, 2))
+@pytest.mark.parametrize(("name", "as_found"), sampled(product(STORES, (False, True)), 2))
 def test_the_tables_are_those_that_tasks_of_spark_write(
     spark: SparkSession, stores: Path, tmp_path: Path, name: str, as_found: bool
 ) -> None:
@@ -91,7 +92,8 @@ def test_the_tables_of_a_broker_5_are_those_that_tasks_of_spark_write(spark: Spa
 
 
 def test_a_store_without_a_message_and_one_without_a_queue_are_imported(spark: SparkSession, tmp_path: Path) -> None:
-    for number, store in enumerate((tiny_store(tmp_path / "a", []), tiny_store(tmp_path / "b", [], without_queue=[b"gone"]))):
+    stores = (tiny_store(tmp_path / "a", []), tiny_store(tmp_path / "b", [], without_queue=[b"gone"]))
+    for number, store in enumerate(sampled(stores, 1)):
         (tmp_path / str(number)).mkdir()
         assert_both_import(spark, tmp_path / str(number), store)
 
@@ -102,20 +104,36 @@ def test_an_import_replaces_the_rows_of_its_broker(spark: SparkSession, tmp_path
         done = by_driver(tmp_path / "small", store)
         assert isinstance(done, Imported)
         assert done.lake_version == version
-    import_as(spark, tmp_path / "wanted", second)
+    import_as(spark, tmp_path / "wanted", second, by_spark=True)
     for name in Lake(None, str(tmp_path / "wanted")).at.tables:
         wanted = [row.replace(str(tmp_path / "a"), "") for row in table_rows(tmp_path / "wanted", name)]
         assert table_rows(tmp_path / "small", name) == wanted, name
     assert commits(tmp_path / "small" / "lake_version")
 
 
-def test_spark_imports_what_only_spark_writes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, lake = tiny_store(tmp_path / "store", QUEUES), tmp_path / "lake"
+@pytest.fixture(scope="module")
+def clustered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store, and with the clustered lake that Spark made of it as `lake`."""
+    folder = tmp_path_factory.mktemp("clustered")
+    import_as(spark, folder / "lake", tiny_store(folder / "store", QUEUES), BROKER, layout="clustered")
+    return folder
+
+
+# tests/pipeline/replay compares many pulls, in the long run
+def test_a_pull_of_a_clustered_lake_gets_the_messages_of_its_queue(spark: SparkSession, clustered: Path, tmp_path: Path) -> None:
+    request = {"group": "g", "topic": "T", "queueId": 1, "offset": 0, "maxMsgNums": 32, "filter": None}
+    [line] = answers_of(Lake(spark, str(clustered / "lake")), [{"request": request}], tmp_path)
+    units = (clustered / "store" / "consumequeue" / "T" / "1" / ("0" * 20)).read_bytes()[: 20 * MESSAGES]
+    wanted = [offset for offset, _, _ in struct.iter_unpack(">qiq", units)]
+    assert [message["physicOffset"] for message in line["response"]["messages"]] == wanted
+
+
+def test_spark_imports_what_only_spark_writes(clustered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, lake = clustered / "store", tmp_path / "lake"
     assert by_driver(lake, store, layout="clustered") == "the layout is clustered"
     assert by_driver(tmp_path / "50%", store) == "deltalake does not open the lake's path"
     assert by_driver("hdfs://nobody/lake", store) == "the store and the lake must be local folders"
-    import_as(spark, tmp_path / "clustered", store, layout="clustered")
-    assert by_driver(tmp_path / "clustered", store) == "only Spark writes the table commit_log of this lake"
+    assert by_driver(clustered / "lake", store, BROKER) == "only Spark writes the table commit_log of this lake"
     assert isinstance(by_driver(lake, store), Imported)
     assert by_driver(lake, store, broker="another") == "the lake has other brokers"
     monkeypatch.setattr(module, "_MOST_FILES", 5)

@@ -21,10 +21,12 @@ from pipeline.lag.lag_sql import AskedLag, diff_total
 from pipeline.lake.lake import Lake
 from pipeline.settings.settings import BrokerSettings
 from pipeline.sql.statements import VIEWS
+from tests.makers.lakes import import_as
+from tests.makers.plain_lakes import add_broker
 from tests.models.store_lag import StoreLag, write_offsets
 from tests.runs.in_session import Pullsim, pullsim_in, session_with_views
 from tests.runs.replaying import demo_data, lake_of
-from tests.runs.sampling import slow_proof
+from tests.runs.sampling import ALL, slow_proof
 from tests.truth.golden import recovery
 
 if TYPE_CHECKING:
@@ -105,7 +107,12 @@ def edited(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lake(spark: SparkSession, capture: Path, edited: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two brokers with the same topics in one lake."""
     folder = Path(shutil.copytree(lake_of(spark, capture, tmp_path_factory).root, tmp_path_factory.mktemp("lag") / "lake"))
-    imported(spark, folder, edited, "broker-b")
+    if ALL:
+        imported(spark, folder, edited, "broker-b")
+    else:  # Spark alone imports into a lake of another broker
+        other = tmp_path_factory.mktemp("edited-lake")
+        import_as(spark, other, edited, "broker-b")
+        add_broker(folder, "broker-b", other)
     return folder
 
 

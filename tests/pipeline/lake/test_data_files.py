@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from pipeline.lake import data_files
 from pipeline.lake.data_files import split_among
+from tests.runs.sampling import examples
 
 STRETCH = data_files._STRETCH
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     places=st.lists(st.tuples(st.integers(0, 3 * STRETCH), st.integers(0, 10_000)), max_size=40),
     tasks=st.integers(1, 9),

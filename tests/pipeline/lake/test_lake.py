@@ -158,7 +158,7 @@ def requests_for(store: Path, topics: list[str]) -> tuple[list[dict[str, Any]], 
     ("topics", "layout", "named"),
     [
         *sampled([(PLAIN, "partitioned", True), (ODD, "clustered", False)], 0),
-        (sampled(PLAIN, 5) + sampled(ODD, 10), "partitioned", False),
+        (sampled(PLAIN, 3) + sampled(ODD, 6), "partitioned", False),
     ],
 )
 def test_any_topic_survives_import_reads_and_replay(

@@ -40,7 +40,7 @@ def expect_cut(broker: SlowBroker, line: Line, whole: Bounds) -> Line:
     return line | {"response": broker.get_message(line["request"], whole._replace(max_offset=min(recorded, whole.max_offset)))}
 
 
-@pytest.mark.parametrize("layout", sampled(["partitioned", "clustered"], 1))
+@pytest.mark.parametrize("layout", ["partitioned", pytest.param("clustered", marks=slow_proof)])
 def test_a_pull_sees_its_queue_as_of_its_time(
     made: MadeStore,
     layout: Layout,

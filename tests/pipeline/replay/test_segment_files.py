@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pipeline.replay import segment_files
 from pipeline.replay.segment_files import _SegmentFiles, with_segments
 from store_format.errors import StoreError
+from tests.runs.sampling import examples
 
 BROKER, OTHER = "broker-a", "broker-b"
 Segment = tuple[str, int, int]
@@ -82,7 +83,7 @@ def some_of(segments: list[Segment], counts: list[int]) -> pa.Table:
 ALL = [(topic, queue_id, number) for topic in ("a", "it's") for queue_id in (0, 1) for number in range(12)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     files=st.integers(1, 4),
@@ -135,7 +136,7 @@ def read_by_task(paths: tuple[str, ...], segments: list[dict[str, Any]], chance:
     return met
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(counts=st.lists(st.integers(1, 1000), min_size=len(ALL), max_size=len(ALL)), tasks=st.integers(1, 6))
 def test_tasks_have_about_as_much_work_each_in_the_order_of_the_files(
     counts: list[int], tasks: int, tmp_path_factory: pytest.TempPathFactory

@@ -25,7 +25,7 @@ from tests.makers.lakes import import_as
 from tests.runs.held_answers import answered, told
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.replaying import NOON, write_lines
-from tests.runs.sampling import slow_proof
+from tests.runs.sampling import ALL, slow_proof
 from tests.truth.golden_holds import store_of
 from udfs.pull.pull_request_hold import NEVER
 
@@ -131,9 +131,9 @@ def test_pulls_are_answered_once_when_their_time_has_come_across_restarts(spark:
     by_line = sorted(rows, key=lambda row: int(row["requestId"].rpartition("-")[2]))
     assert [told(row) for row in by_line] == [case[1:] for case in CASES]
 
-    # nothing is left to be answered
-    code, out, err = pullsim(*command)
-    assert (code, out.split(": ")[1].split(" in ")[0]) == (0, "answered 0 requests"), err
+    if ALL:  # nothing is left to be answered; the state's own tests above have that, too
+        code, out, err = pullsim(*command)
+        assert (code, out.split(": ")[1].split(" in ")[0]) == (0, "answered 0 requests"), err
     code, _, err = pullsim(*command[:7], "--at", "request-time", "--once")
     assert (code, "expected the checkpoint of a stream with hold False, found one with True" in err) == (2, True), err
 

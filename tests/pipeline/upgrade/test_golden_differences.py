@@ -18,6 +18,7 @@ from pipeline.upgrade.rule_sets import sides_between
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from tests.models.without_spark import NUMBERS, Tables, batches, blocks_of, tables_of
 from tests.runs.replaying import all_lines
+from tests.runs.sampling import slow_proof
 from tests.truth.golden import golden_lines
 from tests.truth.golden5 import needs_golden5, trace, trace_names
 from udfs.version_rules import MIN_BY_SEARCH
@@ -80,6 +81,7 @@ def summed(to: str, stores: Path) -> tuple[Counter[Any], Counter[Any]]:
     return every, alike
 
 
+@slow_proof  # test_upgrade_command.py has the rule, and the test below counts its differences among those to 5.5.0
 @needs_golden5
 def test_all_differences_to_4_9_8_are_of_one_rule(stores: Path) -> None:
     every, _ = summed("4.9.8", stores)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ import pytest
 from tests.models.without_spark import NUMBERS
 from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
 from tests.runs.replaying import NOON, Line, all_lines, write_lines
+from tests.runs.sampling import slow_proof
 from tests.truth import golden, golden5
 from tests.truth.golden5 import needs_golden5
 from tests.truth.places import PROJECT
@@ -110,26 +113,41 @@ def test_recorded_pulls_differ_as_they_did(pullsim: Pullsim, place: Path, answer
     assert [line for line in shown if line not in printed] == [], "not printed, or in another order"
 
 
-def test_pulls_are_made_for_each_group_and_queue_where_none_were_recorded(
-    pullsim: Pullsim, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code, out, err = pullsim("upgrade", "--lake", place / "lake", *BETWEEN, "--format", "json")
-    assert code == 1, err
-    told = json.loads(out)
-    before, after = queues_of(golden.recovery(STORE)), queues_of(golden5.recovery("on-4.9.3-stores", STORE))
-    asked = {
+@pytest.fixture(scope="module")
+def compared(spark: SparkSession, place: Path) -> dict[str, Any]:
+    """What an upgrade would change for the pulls that are made where none were recorded."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out:
+        code, *_ = pullsim_in(spark, patch, NotHeard())("upgrade", "--lake", place / "lake", *BETWEEN, "--format", "json")
+    assert code == 1
+    told: dict[str, Any] = json.loads(out.getvalue())
+    return told
+
+
+def pulls_made() -> set[tuple[str, int, int]]:
+    """The group, queue and offset of each pull that is made."""
+    return {
         (group, queue, offset)
         for group, (own, committed) in COMMITTED.items()
-        for (topic, queue), (least, end) in before.items()
+        for (topic, queue), (least, end) in queues_of(golden.recovery(STORE)).items()
         if topic == TOPIC
         for offset in (*([committed] if queue == own else []), 0, least - 1, end, end + 1)
         if offset >= 0
     }
+
+
+def badly_asked() -> list[tuple[str, int, int]]:
+    """The pulls past the end of a queue that begins at 0: 4.9.3 goes to 0 there."""
+    before = queues_of(golden.recovery(STORE))
+    return [one for one in pulls_made() if one[2] > before[TOPIC, one[1]][1] and before[TOPIC, one[1]][0] == 0]
+
+
+def test_pulls_are_made_for_each_group_and_queue_where_none_were_recorded(compared: dict[str, Any]) -> None:
+    told, asked = compared, pulls_made()
+    before, after = queues_of(golden.recovery(STORE)), queues_of(golden5.recovery("on-4.9.3-stores", STORE))
     assert (told["pulls"]["source"], told["pulls"]["pulls"]) == ("made", len(asked))
-    # of a pull past the end: 4.9.3 goes to 0 where min is 0; the queues whose min differs, at every offset
-    badly = [one for one in asked if one[2] > before[TOPIC, one[1]][1] and before[TOPIC, one[1]][0] == 0]
+    # the queues whose min differs, at every offset
     counts = {rule["rule"]: rule["seen"] for rule in told["pulls"]["rules"]}
-    assert counts["overflow_badly_goes_to_max"] == len(badly)
+    assert counts["overflow_badly_goes_to_max"] == len(badly_asked())
     assert counts["min_by_search"] == sum(before[TOPIC, queue][0] != after[TOPIC, queue][0] for _, queue, _ in asked)
     queue, committed = COMMITTED["g-past"]
     end = before[TOPIC, queue][1]
@@ -138,6 +156,12 @@ def test_pulls_are_made_for_each_group_and_queue_where_none_were_recorded(
     (moved,) = told["groups"]["most"]
     assert (moved["consumerGroup"], moved["committed"], moved["goesOnBefore"], moved["goesOnAfter"]) == ("g-past", committed, 0, end)
 
+
+@slow_proof  # test_upgrade_text.py has the section of the report, and tests/pipeline/embedded the questions of both engines
+def test_a_report_tells_the_upgrade_and_else_what_the_embedded_engine_tells(
+    pullsim: Pullsim, place: Path, compared: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, asked = compared, pulls_made()
     monkeypatch.setattr("pipeline.commands.report_commands.now", lambda: NOON)  # each report tells when it was made
     reports = {}
     for engine, more in (("spark", ("--upgrade-to", "5.5.0")), ("duckdb", ())):
@@ -157,7 +181,7 @@ def test_pulls_are_made_for_each_group_and_queue_where_none_were_recorded(
     }
     shown = {tuple(row.values()) for row in section["rows"] if row["rule"] == "overflow_badly_goes_to_max" and row["after"]}
     assert shown <= outcomes
-    assert sum(row[-1] for row in shown) == len(badly)
+    assert sum(row[-1] for row in shown) == len(badly_asked())
 
 
 def test_pulls_by_rule_are_given_as_csv(pullsim: Pullsim, place: Path, tmp_path: Path) -> None:

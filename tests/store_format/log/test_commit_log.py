@@ -19,6 +19,7 @@ from store_format.log import commit_log as cl
 from store_format.record.message import Message, encode
 from store_format.record.record_length import record_length
 from tests.makers.records import BLANK_MAGIC, RECORD_MAGIC, blank, messages, placed
+from tests.runs.sampling import examples
 
 BLANK, BAD = "blank", "bad"
 
@@ -166,7 +167,7 @@ def test_bytes_from_the_limit_on_do_not_count(raw: bytes, other: bytes, data: st
 
 
 @given(st.data())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_damaged_real_files_are_walked_as_by_a_plain_reading(small_store: Path, data: st.DataObject) -> None:
     files = sorted((small_store / "commitlog").iterdir())
     raw = bytearray(data.draw(st.sampled_from(files)).read_bytes())

@@ -48,7 +48,7 @@ def fast(plan: GroupPlan) -> tuple[GroupEngine, list[Row], list[Row], list[Rebal
     return engine, consumed, dead, run.rebalances
 
 
-@settings(max_examples=3000 if ALL else 60, deadline=None)
+@settings(max_examples=3000 if ALL else 20, deadline=None)
 @given(SEEDS, st.sampled_from(("concurrent", "orderly", "broadcast")))
 def test_the_compiled_loop_does_event_by_event_what_the_rules_say(seed: int, kind: str) -> None:
     plan = random_plan(seed, orderly=kind == "orderly", until=(60 if kind == "concurrent" else 150) * SECOND)

@@ -216,7 +216,7 @@ def shown(figures: TransactionFigures) -> dict[str, Any]:
     return {name: getattr(figures, name) for name in TransactionFigures.__slots__} | {"commit_delays": figures.commit_delays.tolist()}
 
 
-@settings(max_examples=1000 if ALL else 60, deadline=None)
+@settings(max_examples=1000 if ALL else 30, deadline=None)
 @given(transaction_plans())
 def test_transactions_end_as_the_brokers_loop_has_it(case: tuple[GroupPlan, Transactions]) -> None:
     of_plan, transactions = case
