@@ -1,4 +1,5 @@
-"""The lists of the operator's commands: groups, topics, clients, moves of offsets, messages, dead letters, open transactions, lag."""
+"""The lists of the operator's commands: groups, topics, clients, moves of offsets, messages, dead letters, open transactions,
+delays, timers, POP, lag."""
 
 from __future__ import annotations
 
@@ -293,6 +294,82 @@ TRANSACTION_LIST: Final = Listing(
         "oldest": "max(CASE WHEN state = 'PENDING' THEN ageMillis END)",
     },
     verdict=_of_transactions,
+)
+
+
+def _of_delay_levels(total: Totals) -> str:
+    if not total["waiting"]:
+        return "no delayed message waits"
+    return _sentence(
+        f"{_count(total['waiting'], 'delayed message waits', 'delayed messages wait')} in {_count(total['levels'], 'level')}",
+        f"{total['overdue']:,} overdue: the level is stuck, or delayOffset.json is missing or old" if total["overdue"] else None,
+        _no_level(total["unknown"]),
+        _unstored(total["unstored"]),
+    )
+
+
+def _unstored(levels: int) -> str | None:
+    return f"no stored offset for {_count(levels, 'level')}: a start delivers from the queue's begin on" if levels else None
+
+
+def _no_level(messages: int) -> str | None:
+    return f"{messages:,} of levels that messageDelayLevel lacks are never delivered" if messages else None
+
+
+DELAY_LIST: Final = Listing(
+    view="delay_level",
+    columns=(
+        Shown("delayLevel", "Level", Kind.COUNT),
+        Shown("delay", "Delay"),
+        Shown("storedOffset", "Delivered to", Kind.COUNT),
+        Shown("maxOffset", "End", Kind.COUNT),
+        Shown("waiting", "Waiting", Kind.COUNT),
+        Shown("overdue", "Overdue", Kind.COUNT),
+        Shown("nextDueMs", "Next (UTC)", Kind.MILLIS),
+        Shown("lastDueMs", "Last (UTC)", Kind.MILLIS),
+    ),
+    order="delayLevel, brokerName",
+    totals={
+        "waiting": "coalesce(sum(waiting), 0L)",
+        "levels": "count(DISTINCT CASE WHEN waiting > 0 THEN delayLevel END)",
+        "overdue": "coalesce(sum(overdue), 0L)",
+        "unknown": "coalesce(sum(CASE WHEN delay IS NULL THEN waiting END), 0L)",
+        "unstored": "count(DISTINCT CASE WHEN waiting > 0 AND storedOffset IS NULL THEN delayLevel END)",
+    },
+    verdict=_of_delay_levels,
+)
+
+
+def _of_delayed_messages(total: Totals) -> str:
+    if not total["rows"]:
+        return "no delayed message of this kind waits"
+    return _sentence(
+        _count(total["rows"], "delayed message"),
+        f"{total['overdue']:,} overdue, the oldest for {duration_text(total['oldest'])}" if total["overdue"] else None,
+        _no_level(total["unknown"]),
+        f"{total['without']:,} not in the commit log: the broker passes over them" if total["without"] else None,
+    )
+
+
+DELAYED_MESSAGE_LIST: Final = Listing(
+    view="delayed_message",
+    columns=(
+        Shown("state", "State"),
+        Shown("topic", "Topic"),
+        Shown("delayLevel", "Level", Kind.COUNT),
+        Shown("dueMs", "Due (UTC)", Kind.MILLIS),
+        Shown("reconsumeTimes", "Again", Kind.COUNT),
+        Shown("queueOffset", "Offset", Kind.COUNT),
+        Shown("uniqKey", "Unique key"),
+    ),
+    order="dueMs NULLS LAST, delayLevel, queueOffset, brokerName",
+    totals={
+        "overdue": "count_if(state = 'OVERDUE')",
+        "oldest": "max(overdueMillis)",
+        "unknown": "count_if(state = 'NO_LEVEL')",
+        "without": "count_if(state = 'NO_MESSAGE')",
+    },
+    verdict=_of_delayed_messages,
 )
 
 
