@@ -298,18 +298,18 @@ TRANSACTION_LIST: Final = Listing(
 
 
 def _of_delay_levels(total: Totals) -> str:
-    if not total["waiting"]:
+    if not total["waiting"] and not total["unknown"]:
         return "no delayed message waits"
     return _sentence(
         f"{_count(total['waiting'], 'delayed message waits', 'delayed messages wait')} in {_count(total['levels'], 'level')}",
-        f"{total['overdue']:,} overdue: the level is stuck, or delayOffset.json is missing or old" if total["overdue"] else None,
-        _no_level(total["unknown"]),
-        _unstored(total["unstored"]),
+        f"{total['overdue']:,} overdue: the level is stuck, or delayOffset.json is old" if total["overdue"] else None,
+        _no_level(total["lacking"]),
+        _unstored(total["unknown"]),
     )
 
 
-def _unstored(levels: int) -> str | None:
-    return f"no stored offset for {_count(levels, 'level')}: a start delivers from the queue's begin on" if levels else None
+def _unstored(messages: int) -> str | None:
+    return f"{messages:,} without a stored offset may have been delivered: a start delivers them again" if messages else None
 
 
 def _no_level(messages: int) -> str | None:
@@ -325,6 +325,7 @@ DELAY_LIST: Final = Listing(
         Shown("maxOffset", "End", Kind.COUNT),
         Shown("waiting", "Waiting", Kind.COUNT),
         Shown("overdue", "Overdue", Kind.COUNT),
+        Shown("unknown", "Unknown", Kind.COUNT),
         Shown("nextDueMs", "Next (UTC)", Kind.MILLIS),
         Shown("lastDueMs", "Last (UTC)", Kind.MILLIS),
     ),
@@ -333,8 +334,8 @@ DELAY_LIST: Final = Listing(
         "waiting": "coalesce(sum(waiting), 0L)",
         "levels": "count(DISTINCT CASE WHEN waiting > 0 THEN delayLevel END)",
         "overdue": "coalesce(sum(overdue), 0L)",
-        "unknown": "coalesce(sum(CASE WHEN delay IS NULL THEN waiting END), 0L)",
-        "unstored": "count(DISTINCT CASE WHEN waiting > 0 AND storedOffset IS NULL THEN delayLevel END)",
+        "lacking": "coalesce(sum(CASE WHEN delay IS NULL THEN waiting END), 0L)",
+        "unknown": "coalesce(sum(unknown), 0L)",
     },
     verdict=_of_delay_levels,
 )
@@ -346,7 +347,8 @@ def _of_delayed_messages(total: Totals) -> str:
     return _sentence(
         _count(total["rows"], "delayed message"),
         f"{total['overdue']:,} overdue, the oldest for {duration_text(total['oldest'])}" if total["overdue"] else None,
-        _no_level(total["unknown"]),
+        _no_level(total["lacking"]),
+        _unstored(total["unknown"]),
         f"{total['without']:,} not in the commit log: the broker passes over them" if total["without"] else None,
     )
 
@@ -366,7 +368,8 @@ DELAYED_MESSAGE_LIST: Final = Listing(
     totals={
         "overdue": "count_if(state = 'OVERDUE')",
         "oldest": "max(overdueMillis)",
-        "unknown": "count_if(state = 'NO_LEVEL')",
+        "lacking": "count_if(state = 'NO_LEVEL')",
+        "unknown": "count_if(state = 'UNKNOWN')",
         "without": "count_if(state = 'NO_MESSAGE')",
     },
     verdict=_of_delayed_messages,
@@ -380,6 +383,8 @@ def _without_unit(messages: int) -> str | None:
 def _of_timers(total: Totals) -> str:
     if not total["rows"]:
         return "no timer message waits; brokers before 5.0 have none"
+    if total["unread"] == total["rows"]:
+        return "what waits is not known: config/timercheck was not imported"
     return _sentence(
         f"{_count(total['pending'], 'timer message waits', 'timer messages wait')} for {_count(total['rows'], 'topic')}",
         f"{total['overdue']:,} overdue: the timer is stuck" if total["overdue"] else None,
@@ -401,7 +406,7 @@ TIMER_LIST: Final = Listing(
         Shown("nextOutMs", "Next (UTC)", Kind.MILLIS),
         Shown("lastOutMs", "Last (UTC)", Kind.MILLIS),
     ),
-    order="pending DESC, topic, brokerName",
+    order="pending DESC NULLS LAST, topic, brokerName",
     totals={
         "pending": "coalesce(sum(pending), 0L)",
         "overdue": "coalesce(sum(overdue), 0L)",
@@ -409,6 +414,7 @@ TIMER_LIST: Final = Listing(
         "cancelled": "coalesce(sum(cancelled), 0L)",
         "without": "coalesce(sum(withoutUnit), 0L)",
         "miscounted": "count_if(pending <> counted)",
+        "unread": "count_if(readTimeMs IS NULL)",
     },
     verdict=_of_timers,
 )

@@ -3,7 +3,7 @@
 -- are delivered in the order of their queue. A time that is further away than the level's delay counts as now: the setting or the clock was changed.
 CREATE OR REPLACE TEMPORARY VIEW delayed_message (
   brokerName COMMENT 'broker whose store it is',
-  state COMMENT 'PENDING: is due after asOf. DUE: was due at most 20 s before asOf: the broker writes delayOffset.json each 10 s, and may have delivered it since. OVERDUE: was due earlier: its level is stuck, or delayOffset.json is missing or old, and the broker''s start delivers it again. NO_LEVEL: messageDelayLevel lacks its level, and it is never delivered. NO_MESSAGE: the commit log does not have it, and the broker passes over it. NULL where asOf is not known',
+  state COMMENT 'PENDING: is due after asOf. DUE: was due at most 20 s before asOf: the broker writes delayOffset.json each 10 s, and may have delivered it since. OVERDUE: was due earlier: its level is stuck, or delayOffset.json is old. UNKNOWN: was due earlier, and its level has no stored offset: it may have been delivered, and the broker''s start delivers it again. NO_LEVEL: messageDelayLevel lacks its level, and it is never delivered. NO_MESSAGE: the commit log does not have it, and the broker passes over it. NULL where asOf is not known',
   delayLevel COMMENT 'delay level, 1 is the first',
   topic COMMENT 'topic that the message is for: property REAL_TOPIC; a retry topic for messages that a group sent back',
   queueId COMMENT 'queue that it is for: property REAL_QID',
@@ -29,7 +29,7 @@ WITH given AS (
   FROM broker
 ), waiting AS (
   -- without a stored offset the broker begins at 0; it takes an offset outside the queue for the nearer end
-  SELECT e.*, try_add(e.queueId, 1) AS delayLevel, g.asOf, get(g.levels, e.queueId) AS delay
+  SELECT e.*, try_add(e.queueId, 1) AS delayLevel, o.offset IS NOT NULL AS isStored, g.asOf, get(g.levels, e.queueId) AS delay
   FROM consume_queue e
   JOIN queue q ON q.brokerName = e.brokerName AND q.topic = e.topic AND q.queueId = e.queueId
   LEFT JOIN delay_offset o ON o.brokerName = e.brokerName AND o.delayLevel = try_add(e.queueId, 1)
@@ -37,7 +37,7 @@ WITH given AS (
   WHERE e.topic = 'SCHEDULE_TOPIC_XXXX' AND e.size < 2147483647 AND e.queueOffset >= greatest(least(coalesce(o.offset, 0L), q.maxOffset), q.minOffset)
 ), timed AS (
   SELECT
-    w.brokerName, w.delayLevel, w.queueOffset, w.physicOffset, w.asOf, w.tagsCode, w.extUnit,
+    w.brokerName, w.delayLevel, w.isStored, w.queueOffset, w.physicOffset, w.asOf, w.tagsCode, w.extUnit,
     try_multiply(try_cast(substring(w.delay, 1, length(w.delay) - 1) AS BIGINT), CASE right(w.delay, 1)
       WHEN 's' THEN 1000L WHEN 'm' THEN 60000L WHEN 'h' THEN 3600000L WHEN 'd' THEN 86400000L
     END) AS delayMs
@@ -63,9 +63,10 @@ SELECT
     WHEN delayMs IS NULL THEN 'NO_LEVEL'
     WHEN dueMs > asOf THEN 'PENDING'
     WHEN dueMs >= try_subtract(asOf, 20000L) THEN 'DUE'
-    WHEN dueMs < asOf THEN 'OVERDUE'
+    WHEN dueMs < asOf AND isStored THEN 'OVERDUE'
+    WHEN dueMs < asOf THEN 'UNKNOWN'
   END,
   delayLevel, properties['REAL_TOPIC'], try_cast(properties['REAL_QID'] AS INT), dueMs,
-  CASE WHEN hasMessage AND delayMs IS NOT NULL AND dueMs < try_subtract(asOf, 20000L) THEN try_subtract(asOf, dueMs) END,
+  CASE WHEN isStored AND hasMessage AND delayMs IS NOT NULL AND dueMs < try_subtract(asOf, 20000L) THEN try_subtract(asOf, dueMs) END,
   reconsumeTimes, properties['UNIQ_KEY'], keys, tags, bornTimestamp, storeTimestamp, queueOffset, physicOffset, msgId, asOf
 FROM due

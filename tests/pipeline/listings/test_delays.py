@@ -81,6 +81,14 @@ def test_the_state_of_a_delayed_message_follows_from_its_time_and_the_stored_off
     ]
 
 
+def test_without_a_stored_offset_only_what_is_not_due_is_known_to_wait(tmp_path: Path) -> None:
+    lake = made(tmp_path, [entry(5, 0, -20_001), entry(5, 1, -20_000), entry(5, 2, 1)], {})
+    assert states(lake) == {"5/0": "UNKNOWN", "5/1": "DUE", "5/2": "PENDING"}
+    query = "SELECT storedOffset, waiting, overdue, unknown, nextDueMs FROM delay_level"
+    assert rows(lake, query) == [(None, 2, 0, 1, NOW - 20_000)]
+    assert rows(lake, "SELECT max(overdueMillis) AS late FROM delayed_message") == [(None,)]
+
+
 # ScheduleMessageService.correctDelayOffset, and start() for a level without an offset
 @pytest.mark.parametrize(("stored", "first"), [(None, 4), (-1, 4), (3, 4), (4, 4), (5, 5), (6, None), (99, None)])
 def test_an_offset_outside_the_queue_counts_as_the_nearer_end(tmp_path: Path, stored: int | None, first: int | None) -> None:
@@ -132,12 +140,12 @@ def test_lists_say_what_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture
         assert run(["delays", "--lake", str(lake), "--engine", "duckdb", *words]) == 0
         return " ".join(capsys.readouterr().out.split())
 
-    late = made(tmp_path / "late", [entry(1, 0, -60_000), entry(5, 0, 1), entry(5, 1, 2)], {5: 0})
-    assert said(late).endswith(
-        "3 delayed messages wait in 2 levels: 1 overdue: the level is stuck, or delayOffset.json is missing or old; "
-        "no stored offset for 1 level: a start delivers from the queue's begin on"
-    )
-    assert said(late, "--messages").endswith("3 delayed messages: 1 overdue, the oldest for 1 min")
+    entries = [entry(1, 0, -60_000), entry(2, 0, -60_000), entry(2, 1, 1), entry(5, 0, 1), entry(5, 1, 2)]
+    late = made(tmp_path / "late", entries, {1: 0, 5: 0})
+    unknown = "1 without a stored offset may have been delivered: a start delivers them again"
+    overdue = "1 overdue: the level is stuck, or delayOffset.json is old"
+    assert said(late).endswith(f"4 delayed messages wait in 3 levels: {overdue}; {unknown}")
+    assert said(late, "--messages").endswith(f"5 delayed messages: 1 overdue, the oldest for 1 min; {unknown}")
     assert said(late, "--topic", SCHEDULE).endswith("no delayed message of this kind waits")
     done = made(tmp_path / "done", [entry(1, 0, -60_000)], {1: 1})
     assert said(done).endswith("no delayed message waits")
@@ -173,9 +181,13 @@ def test_what_a_store_of_4_9_3_delivers_is_left_out(stores: Path, tmp_path: Path
     waiting = rows(lake, "SELECT delayLevel, queueOffset, physicOffset, dueMs, state FROM delayed_message")
     assert {row[:3]: row[3] for row in waiting} == wanted
     [(newest,)] = rows(lake, "SELECT max(storeTimestamp) AS newest FROM commit_log")
-    for *_, due, state in waiting:
-        assert state == ("PENDING" if due > newest else "DUE" if due >= newest - 20_000 else "OVERDUE")
-    levels = {row[0]: row[1:] for row in rows(lake, "SELECT delayLevel, storedOffset, maxOffset, waiting FROM delay_level")}
+    for level, *_, due, state in waiting:
+        assert state == ("PENDING" if due > newest else "DUE" if due >= newest - 20_000 else "OVERDUE" if level in done else "UNKNOWN")
+    levels = {
+        row[0]: row[1:] for row in rows(lake, "SELECT delayLevel, storedOffset, maxOffset, waiting + unknown AS left FROM delay_level")
+    }
     assert levels == {level: (done.get(level), len(units), len(units) - done.get(level, 0)) for level, units in found.items()}
     assert len(levels) > 5
     assert sum(row[-1] for row in levels.values()) > 10
+    unknown = sum(state == "UNKNOWN" for *_, state in waiting)
+    assert [(unknown,)] == rows(lake, "SELECT sum(unknown) AS unknown FROM delay_level")
