@@ -228,7 +228,7 @@ def delays_command(
     _show(engine, lake, listing, form=form, sort=sort, limit=limit, broker=broker, topic=topic)
 
 
-@cli.command("timers", cls=ExampleCommand, example="pullsim timers --lake lake --messages --topic alarms")
+@cli.command("timers", cls=ExampleCommand, example="pullsim timers --lake lake --messages")
 @lake_option
 @_TOPIC
 @click.option("--messages", is_flag=True, help="The messages that wait, a row each, instead of topics.")
