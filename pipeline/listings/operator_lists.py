@@ -321,15 +321,13 @@ DELAY_LIST: Final = Listing(
     columns=(
         Shown("delayLevel", "Level", Kind.COUNT),
         Shown("delay", "Delay"),
-        Shown("storedOffset", "Delivered to", Kind.COUNT),
-        Shown("maxOffset", "End", Kind.COUNT),
         Shown("waiting", "Waiting", Kind.COUNT),
         Shown("overdue", "Overdue", Kind.COUNT),
         Shown("unknown", "Unknown", Kind.COUNT),
         Shown("nextDueMs", "Next (UTC)", Kind.MILLIS),
         Shown("lastDueMs", "Last (UTC)", Kind.MILLIS),
     ),
-    order="delayLevel, brokerName",
+    order="overdue DESC, unknown DESC, waiting DESC, delayLevel, brokerName",
     totals={
         "waiting": "coalesce(sum(waiting), 0L)",
         "levels": "count(DISTINCT CASE WHEN waiting > 0 THEN delayLevel END)",

@@ -151,6 +151,22 @@ def test_lists_say_what_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture
     assert said(done).endswith("no delayed message waits")
 
 
+def test_levels_of_several_brokers_fit_into_100_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["b", "a-broker-with-a-long-name"]
+    entries = [entry(5, offset, due) | {"brokerName": name} for name in names for offset, due in enumerate((-30_000, 1, 10**6))]
+    found = {
+        "broker": [{"brokerName": name, "maxStoreTimestamp": NOW} for name in names],
+        "consume_queue": entries,
+        "commit_log": [message(one) for one in entries],
+        "queue": [{"brokerName": name, "topic": SCHEDULE, "queueId": 4, "minOffset": 0, "maxOffset": 2_000_000_000} for name in names],
+        "delay_offset": [{"brokerName": name, "delayLevel": 5, "offset": 0} for name in names],
+    }
+    assert run(["delays", "--lake", str(plain_lake(tmp_path / "lake", found)), "--engine", "duckdb"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert [line.split()[1:6] for line in lines[1:3]] == [["5", "1m", "3", "1", "0"]] * 2
+
+
 def entries_of(store: Path) -> dict[int, list[tuple[int, int, int]]]:
     """The entries of each level, by the bytes of their files: offset in the log, size, time."""
     found = {}
