@@ -133,7 +133,7 @@ LOST_STATES: Final = (
         source_after="ConsumerOrderInfoManager",
     ),
     LostState(
-        what="retry topics of POP may have more than 127 bytes: the start cuts the log at the first message of such a topic",
+        what="retry topics of POP may have more than 127 bytes: a recovery that comes to a message of such a topic cuts the log there",
         since=_V5,
         topic="",
         source_before="CommitLog.checkMessageAndReturnSize, recoverNormally",
