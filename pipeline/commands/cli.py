@@ -21,6 +21,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "message",
         "dlq",
         "transactions",
+        "delays",
         "timers",
         "pop",
         "retention",

@@ -14,6 +14,8 @@ from pipeline.delta.delta_sql import literal
 from pipeline.listings.listing import AskedListing, Listing, equal
 from pipeline.listings.operator_lists import (
     CLIENT_LIST,
+    DELAY_LIST,
+    DELAYED_MESSAGE_LIST,
     DLQ_LIST,
     GROUP_LIST,
     MESSAGE_LIST,
@@ -207,7 +209,26 @@ def transactions_command(
     _show(engine, lake, TRANSACTION_LIST, form=form, sort=sort, limit=limit, broker=broker, topic=topic)
 
 
-@cli.command("timers", cls=ExampleCommand, example="pullsim timers --lake lake --messages --topic alarms")
+@cli.command("delays", cls=ExampleCommand, example="pullsim delays --lake lake --messages")
+@lake_option
+@click.option("--topic", metavar="NAME", help="Only messages for this topic, a row each.")
+@click.option("--messages", is_flag=True, help="The messages that wait, a row each, instead of levels.")
+@_BROKER
+@list_options
+def delays_command(
+    lake: str, topic: str | None, messages: bool, broker: str | None, sort: str | None, limit: int | None, form: str, engine: Engine
+) -> None:
+    """Show the messages of delay levels that are not delivered: how many wait in each level, and until when.
+
+    Messages that a group sent back wait here for their retry: --topic %RETRY%GROUP. An OVERDUE message was due more than 20 s before the
+    last write to the store. Timer messages of brokers 5.x have a list of their own: `pullsim timers`. Json and csv have the columns of the
+    view delay_level, and with --messages or --topic those of delayed_message.
+    """
+    listing = DELAYED_MESSAGE_LIST if messages or topic is not None else DELAY_LIST
+    _show(engine, lake, listing, form=form, sort=sort, limit=limit, broker=broker, topic=topic)
+
+
+@cli.command("timers", cls=ExampleCommand, example="pullsim timers --lake lake --messages")
 @lake_option
 @_TOPIC
 @click.option("--messages", is_flag=True, help="The messages that wait, a row each, instead of topics.")

@@ -1,4 +1,5 @@
-"""The lists of the operator's commands: groups, topics, clients, moves of offsets, messages, dead letters, open transactions, lag."""
+"""The lists of the operator's commands: groups, topics, clients, moves of offsets, messages, dead letters, open transactions,
+delays, timers, POP, lag."""
 
 from __future__ import annotations
 
@@ -296,6 +297,83 @@ TRANSACTION_LIST: Final = Listing(
 )
 
 
+def _of_delay_levels(total: Totals) -> str:
+    if not total["waiting"] and not total["unknown"]:
+        return "no delayed message waits"
+    return _sentence(
+        f"{_count(total['waiting'], 'delayed message waits', 'delayed messages wait')} in {_count(total['levels'], 'level')}",
+        f"{total['overdue']:,} overdue: the level is stuck, or delayOffset.json is old" if total["overdue"] else None,
+        _no_level(total["lacking"]),
+        _unstored(total["unknown"]),
+    )
+
+
+def _unstored(messages: int) -> str | None:
+    return f"{messages:,} without a stored offset may have been delivered: a start delivers them again" if messages else None
+
+
+def _no_level(messages: int) -> str | None:
+    return f"{messages:,} of levels that messageDelayLevel lacks are never delivered" if messages else None
+
+
+DELAY_LIST: Final = Listing(
+    view="delay_level",
+    columns=(
+        Shown("delayLevel", "Level", Kind.COUNT),
+        Shown("delay", "Delay"),
+        Shown("waiting", "Waiting", Kind.COUNT),
+        Shown("overdue", "Overdue", Kind.COUNT),
+        Shown("unknown", "Unknown", Kind.COUNT),
+        Shown("nextDueMs", "Next (UTC)", Kind.MILLIS),
+        Shown("lastDueMs", "Last (UTC)", Kind.MILLIS),
+    ),
+    order="overdue DESC, unknown DESC, waiting DESC, delayLevel, brokerName",
+    totals={
+        "waiting": "coalesce(sum(waiting), 0L)",
+        "levels": "count(DISTINCT CASE WHEN waiting > 0 THEN delayLevel END)",
+        "overdue": "coalesce(sum(overdue), 0L)",
+        "lacking": "coalesce(sum(CASE WHEN delay IS NULL THEN waiting END), 0L)",
+        "unknown": "coalesce(sum(unknown), 0L)",
+    },
+    verdict=_of_delay_levels,
+)
+
+
+def _of_delayed_messages(total: Totals) -> str:
+    if not total["rows"]:
+        return "no delayed message of this kind waits"
+    return _sentence(
+        _count(total["rows"], "delayed message"),
+        f"{total['overdue']:,} overdue, the oldest for {duration_text(total['oldest'])}" if total["overdue"] else None,
+        _no_level(total["lacking"]),
+        _unstored(total["unknown"]),
+        f"{total['without']:,} not in the commit log: the broker passes over them" if total["without"] else None,
+    )
+
+
+DELAYED_MESSAGE_LIST: Final = Listing(
+    view="delayed_message",
+    columns=(
+        Shown("state", "State"),
+        Shown("topic", "Topic"),
+        Shown("delayLevel", "Level", Kind.COUNT),
+        Shown("dueMs", "Due (UTC)", Kind.MILLIS),
+        Shown("reconsumeTimes", "Again", Kind.COUNT),
+        Shown("queueOffset", "Offset", Kind.COUNT),
+        Shown("uniqKey", "Unique key"),
+    ),
+    order="dueMs NULLS LAST, delayLevel, queueOffset, brokerName",
+    totals={
+        "overdue": "count_if(state = 'OVERDUE')",
+        "oldest": "max(overdueMillis)",
+        "lacking": "count_if(state = 'NO_LEVEL')",
+        "unknown": "count_if(state = 'UNKNOWN')",
+        "without": "count_if(state = 'NO_MESSAGE')",
+    },
+    verdict=_of_delayed_messages,
+)
+
+
 def _without_unit(messages: int) -> str | None:
     return f"{_count(messages, 'message')} not due yet without a unit in timerlog: was it imported?" if messages else None
 
@@ -303,6 +381,8 @@ def _without_unit(messages: int) -> str | None:
 def _of_timers(total: Totals) -> str:
     if not total["rows"]:
         return "no timer message waits; brokers before 5.0 have none"
+    if total["unread"] == total["rows"]:
+        return "what waits is not known: config/timercheck was not imported"
     return _sentence(
         f"{_count(total['pending'], 'timer message waits', 'timer messages wait')} for {_count(total['rows'], 'topic')}",
         f"{total['overdue']:,} overdue: the timer is stuck" if total["overdue"] else None,
@@ -324,7 +404,7 @@ TIMER_LIST: Final = Listing(
         Shown("nextOutMs", "Next (UTC)", Kind.MILLIS),
         Shown("lastOutMs", "Last (UTC)", Kind.MILLIS),
     ),
-    order="pending DESC, topic, brokerName",
+    order="pending DESC NULLS LAST, topic, brokerName",
     totals={
         "pending": "coalesce(sum(pending), 0L)",
         "overdue": "coalesce(sum(overdue), 0L)",
@@ -332,6 +412,7 @@ TIMER_LIST: Final = Listing(
         "cancelled": "coalesce(sum(cancelled), 0L)",
         "without": "coalesce(sum(withoutUnit), 0L)",
         "miscounted": "count_if(pending <> counted)",
+        "unread": "count_if(readTimeMs IS NULL)",
     },
     verdict=_of_timers,
 )

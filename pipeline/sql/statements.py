@@ -33,6 +33,8 @@ VIEWS: Final = (
     "offset_move",
     "dead_letters",
     "open_transaction",
+    "delayed_message",
+    "delay_level",
     "timer_message",
     "timer_topic",
     "timer_check",

@@ -3,7 +3,7 @@
 CREATE OR REPLACE TEMPORARY VIEW timer_topic (
   brokerName COMMENT 'broker whose store it is',
   topic COMMENT 'topic that the messages are for',
-  pending COMMENT 'messages in the wheel, overdue and cancelled ones among them, less pending orders to cancel',
+  pending COMMENT 'messages in the wheel, overdue and cancelled ones among them, less pending orders to cancel; NULL, like the other counts of messages, without config/timercheck',
   counted COMMENT 'the broker''s own count, of config/timermetrics, 0 where only other topics are in it; NULL where the broker has no such file, or is followed: it goes on counting while the files are read',
   overdue COMMENT 'messages that were due more than 10 s before asOf',
   queued COMMENT 'messages to which the timer has not come yet',
@@ -34,8 +34,11 @@ WITH waiting AS (
   SELECT DISTINCT brokerName, 0L AS none FROM counted WHERE count IS NOT NULL
 )
 SELECT
-  brokerName, topic, coalesce(w.pending, 0L), coalesce(p.count, n.none), coalesce(w.overdue, 0L), coalesce(w.queued, 0L), coalesce(w.cancelled, 0L),
-  coalesce(w.withoutUnit, 0L), w.nextOutMs, w.lastOutMs, c.lastReadTimeMs,
+  brokerName, topic, CASE WHEN c.lastReadTimeMs IS NOT NULL THEN coalesce(w.pending, 0L) END, coalesce(p.count, n.none),
+  CASE WHEN c.lastReadTimeMs IS NOT NULL THEN coalesce(w.overdue, 0L) END,
+  CASE WHEN c.lastReadTimeMs IS NOT NULL THEN coalesce(w.queued, 0L) END,
+  CASE WHEN c.lastReadTimeMs IS NOT NULL THEN coalesce(w.cancelled, 0L) END,
+  CASE WHEN c.lastReadTimeMs IS NOT NULL THEN coalesce(w.withoutUnit, 0L) END, w.nextOutMs, w.lastOutMs, c.lastReadTimeMs,
   coalesce(max(w.asOf) OVER (PARTITION BY brokerName), b.maxStoreTimestamp)
 FROM waiting w
 FULL JOIN counted p USING (brokerName, topic)

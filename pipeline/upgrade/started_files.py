@@ -29,7 +29,7 @@ class StartedFiles:
         log_min: first offset of the commit log.
         log_max: end of the commit log.
         dispatched: messages that load and start dispatch again to queues and index.
-        deleted: files that are deleted, as paths.
+        deleted: files that are deleted, as paths, but for the file abort.
         changed: files that have other bytes afterwards, or are new, as paths.
         queues: (minOffset, maxOffset) by topic and queueId.
     """
@@ -42,6 +42,16 @@ class StartedFiles:
     deleted: tuple[str, ...]
     changed: tuple[str, ...]
     queues: dict[Queue, tuple[int, int]]
+
+    @property
+    def entries(self) -> int:
+        """The number of entries in all queues."""
+        return sum(end - least for least, end in self.queues.values())
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """Where the commit log begins and ends, and where each queue with entries ends."""
+        return self.log_min, self.log_max, {queue: end for queue, (_, end) in self.queues.items() if end}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +72,10 @@ class ComparedStarts:
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as JSON."""
-        sides = {name: {key: value for key, value in asdict(side).items() if key != "queues"} for name, side in self.sides()}
+        sides = {
+            name: {key: value for key, value in asdict(side).items() if key != "queues"} | {"entries": side.entries}
+            for name, side in self.sides()
+        }
         return sides | {"queuesDiffer": self.queues_differ, "queues": self.queues}
 
     def sides(self) -> tuple[tuple[str, StartedFiles], ...]:
@@ -106,11 +119,11 @@ def _started(files: StoreFiles, settings: BrokerSettings) -> StartedFiles:
     }
     if started == "ok":
         store.shutdown()
-    changed = {path for path in store.files.changes if path != (ABORT_FILE,)}
+    deleted, changed = ({path for path in paths if path != (ABORT_FILE,)} for paths in (store.files.deleted, store.files.changes))
     return StartedFiles(
         load=loaded,
         start=started,
-        deleted=tuple(sorted("/".join(path) for path in store.files.deleted)),
+        deleted=tuple(sorted("/".join(path) for path in deleted)),
         changed=tuple(sorted("/".join(path) for path in changed)),
         **state,
     )

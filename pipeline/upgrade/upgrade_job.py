@@ -12,7 +12,7 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay import At
 from pipeline.requests.request_file import RequestFile, scan_file
 from pipeline.schema import tables as t
-from pipeline.settings.settings import BrokerSettings
+from pipeline.settings.settings import BrokerSettings, load_catalogue
 from pipeline.upgrade.asked_pulls import Source, asked_pulls
 from pipeline.upgrade.changed_settings import ChangedSetting, changed_settings, new_settings
 from pipeline.upgrade.compared_pulls import ComparedPulls, RuleSets, compare_pulls
@@ -46,6 +46,7 @@ class Upgrade:
         groups: the offsets at which groups go on.
         settings: settings that differ.
         new_settings: number of settings that only the later version has.
+        knows_settings: whether the import, a file or an option gave settings of the broker.
         starts: the store as both versions leave it; None where no store was given.
         lost: what a return to the earlier version loses.
         odd_entries: entries whose bytes are no record, if the versions decode such bytes in different ways; else 0.
@@ -61,6 +62,7 @@ class Upgrade:
     groups: MovedGroups
     settings: list[ChangedSetting]
     new_settings: int
+    knows_settings: bool
     starts: ComparedStarts | None
     lost: list[Lost]
     odd_entries: int
@@ -118,6 +120,7 @@ def run_upgrade(
         groups=moved_groups(rules, broker),
         settings=changed_settings(before, earlier, later),
         new_settings=new_settings(earlier, later),
+        knows_settings=any(before.explicit(name) is not None for name in load_catalogue(earlier)),
         starts=starts,
         lost=_lost(broker, earlier, later),
         odd_entries=_odd_entries(broker) if DECODES_BY_MAGIC_CODE in names else 0,

@@ -16,10 +16,12 @@ from pipeline.upgrade.compared_pulls import RuleCount
 from pipeline.upgrade.started_files import ComparedStarts
 from pipeline.upgrade.upgrade_job import Upgrade
 from udfs.broker.broker_rules import BROKER_RULES
+from udfs.broker.version_changes import OWN_FILES
 from udfs.version_rules import said_of
 
 WIDTH = 100
 _NAME_WIDTH = 18
+_SHOWN_FILES = 5
 _PULLS = {
     Source.FILE: "pulls of the file",
     Source.CAPTURED: "captured pulls",
@@ -53,10 +55,14 @@ def _of_groups(result: Upgrade) -> str:
         return f"Groups: none of {groups.committed:,} committed offsets makes a group read messages again, or skip any."
     parts = []
     if groups.again:
-        parts.append(f"reads {groups.again_messages:,} messages on {_queues(groups.again)} that {result.earlier.value} does not read")
+        parts.append(f"reads {_messages(groups.again_messages)} on {_queues(groups.again)} that {result.earlier.value} does not read")
     if groups.skipped:
-        parts.append(f"skips {groups.skipped_messages:,} messages on {_queues(groups.skipped)} that {result.earlier.value} reads")
+        parts.append(f"skips {_messages(groups.skipped_messages)} on {_queues(groups.skipped)} that {result.earlier.value} reads")
     return f"Groups: going on from {groups.committed:,} committed offsets, a group under {later} {', and '.join(parts)}."
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count:,} messages"
 
 
 def _queues(count: int) -> str:
@@ -67,7 +73,8 @@ def _of_settings(result: Upgrade) -> str:
     matter = [one.name for one in result.settings if one.matters]
     others = len(result.settings) - len(matter)
     found = f"{', '.join(matter)} change for this broker" if matter else "no change reaches this broker"
-    return f"Settings: {found}; {others:,} other changes do not. {result.later.value} has {result.new_settings:,} new settings."
+    text = f"Settings: {found}; {others:,} other changes do not. {result.later.value} has {result.new_settings:,} new settings."
+    return text if result.knows_settings else f"{text} No settings of this broker are known: give --properties; the defaults are taken."
 
 
 def _of_files(result: Upgrade) -> str:
@@ -82,11 +89,20 @@ def _of_files(result: Upgrade) -> str:
     bounds = [(side.log_min, side.log_max) for side in (before, after)]
     if not result.starts.queues_differ and bounds[0] == bounds[1]:
         return "Files: both versions start the store, and leave the same commit log and the same bounds of queues."
-    text = f"Files: both versions start the store; {result.starts.queues_differ:,} queues have other bounds afterwards"
-    if bounds[0] == bounds[1]:
+    differ = result.starts.queues_differ
+    text = f"Files: both versions start the store; {_queues(differ)} {'has' if differ == 1 else 'have'} other bounds afterwards"
+    if before.ends == after.ends:
         return f"{text}, the commit log is the same."
     (least, most), (least_after, most_after) = bounds
-    return f"{text}. The commit log goes from {least} to {most} under {earlier}, from {least_after} to {most_after} under {later}."
+    log = (
+        "is the same"
+        if bounds[0] == bounds[1]
+        else f"goes from {least} to {most} under {earlier}, from {least_after} to {most_after} under {later}"
+    )
+    return (
+        f"{text}. The commit log {log}; the queues have {before.entries:,} entries under {earlier}, {after.entries:,} under {later}."
+        " Pulls and groups are compared without this difference, on the store as it was imported."
+    )
 
 
 def _start(load: bool, start: str | None) -> str:
@@ -99,7 +115,11 @@ def _of_return(result: Upgrade) -> str:
     if not result.lost:
         return f"Return: {result.earlier.value} understands all that {result.later.value} writes; its rules come back."
     count = sum(one.messages or 0 for one in held)
-    now = f"{count:,} messages of this lake hold such state" if held else "this lake has no such messages yet"
+    now = (
+        f"the topics of such state have {_messages(count)} in this lake, past ones among them"
+        if held
+        else "this lake has no such messages yet"
+    )
     return f"Return: {earlier} does not understand {len(result.lost)} kinds of state that {result.later.value} keeps; {now}."
 
 
@@ -124,7 +144,7 @@ def as_json(result: Upgrade) -> dict[str, Any]:
         "groups": asdict(result.groups),
         "settings": [asdict(one) for one in result.settings],
         "newSettings": result.new_settings,
-        "files": None if result.starts is None else result.starts.as_json(),
+        "files": None if result.starts is None else result.starts.as_json() | {"ownFiles": _own_files(result)},
         "return": [
             {
                 "what": one.state.what,
@@ -170,7 +190,8 @@ def show(result: Upgrade) -> None:
     if result.lost:
         say(f"\nA RETURN TO {result.earlier.value}")
         for lost in result.lost:
-            held = "" if lost.messages is None else f" ({lost.messages:,} messages in {lost.state.topic})"
+            past = ", past ones among them" if lost.messages else ""
+            held = "" if lost.messages is None else f" ({_messages(lost.messages)} in {lost.state.topic}{past})"
             _say(f"- {lost.state.what}{held}. {lost.state.source_before} in {result.earlier.value}; {lost.state.source_after}")
 
 
@@ -236,17 +257,38 @@ def _show_starts(result: Upgrade, starts: ComparedStarts) -> None:
         ("start", *(side.start or "" for side in sides)),
         ("commit log from", *(side.log_min for side in sides)),
         ("commit log to", *(side.log_max for side in sides)),
+        ("entries of all queues", *(side.entries for side in sides)),
         ("messages dispatched again", *(side.dispatched for side in sides)),
         ("files deleted", *(len(side.deleted) for side in sides)),
         ("files changed or new", *(len(side.changed) for side in sides)),
     ]
     show_table(("", result.earlier.value, result.later.value), rows)
+    versions = [result.earlier.value, result.later.value]
+    for what, files in (("deletes", [side.deleted for side in sides]), ("changes or makes", [side.changed for side in sides])):
+        for version, own, other in zip(versions, files, files[::-1], strict=True):
+            if alone := [path for path in own if path not in other]:
+                _say(f"only {version} {what} {_listed(alone)}")
+    if own_files := [
+        path for since, paths in OWN_FILES.items() if result.earlier.place < since.place <= result.later.place for path in paths
+    ]:
+        _say(f"a broker {result.later.value} also makes these, which {result.earlier.value} leaves alone: {', '.join(own_files)}")
     if starts.queues:
         say("\nminOffset and maxOffset of queues that differ")
         shown = [(_short(row["topic"]), row["queueId"], *(_bounds(row[side]) for side in ("before", "after"))) for row in starts.queues]
         show_table(("topic", "queue", result.earlier.value, result.later.value), shown)
         if starts.queues_differ > len(starts.queues):
             say(f"and {starts.queues_differ - len(starts.queues):,} more")
+
+
+def _own_files(result: Upgrade) -> list[str]:
+    """The files and folders that only a broker of the later version makes."""
+    return [path for since, paths in OWN_FILES.items() if result.earlier.place < since.place <= result.later.place for path in paths]
+
+
+def _listed(paths: Sequence[str]) -> str:
+    """The first paths, and how many more there are."""
+    more = len(paths) - _SHOWN_FILES
+    return ", ".join(paths[:_SHOWN_FILES]) + (f", and {more:,} more" if more > 0 else "")
 
 
 def _bounds(bounds: tuple[int, int] | None) -> str:

@@ -45,6 +45,8 @@ def captured_lake(spark: SparkSession, factory: pytest.TempPathFactory) -> Path:
     folder = unpack("json", factory.mktemp("capture"), store=True)
     store = shutil.copytree(folder / "store", factory.mktemp("behind") / "store")
     _set_offsets(store)
+    # messages of level 1 wait, of level 2 all, and of level 3 it is not known how many
+    (store / "config" / "delayOffset.json").write_text('{\n\t"offsetTable":{1:20,2:0\n\t}\n}', "utf-8")
     lake = factory.mktemp("engines") / "lake"
     import_as(spark, lake, store, BROKER)
     captured: dict[str, list[dict[str, Any]]] = defaultdict(list)

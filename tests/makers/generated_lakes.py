@@ -48,6 +48,7 @@ def _properties(dice: random.Random) -> list[tuple[str, str]]:
         "deleteWhen": ("04", "", "05;x;06", "25", "4;16", "+7"),
         "cleanResourceInterval": ("10000", "0"),
         "offsetCheckInSlave": ("true", "false"),
+        "messageDelayLevel": ("1s 5s", "2m", "+1d  3h ", "x 9223372036854775807d", ""),
         "a": ("1", "x"),
     }
     return [(name, dice.choice(values)) for name, values in pools.items() if dice.random() < 0.5]

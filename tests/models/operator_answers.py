@@ -38,6 +38,7 @@ class Record(NamedTuple):
     store_timestamp: int
     body: bytes
     properties: dict[str, str]
+    reconsume_times: int
 
 
 def number(properties: dict[str, str], name: str) -> float:
@@ -139,10 +140,12 @@ def _record(record: bytes) -> Record:
     queue_id, _, queue_offset, _, sys_flag = struct.unpack_from(">iiqqi", record, 12)
     at = 48 + (20 if sys_flag & 16 else 8)
     (stamp,) = struct.unpack_from(">q", record, at)
-    at += 8 + (20 if sys_flag & 32 else 8) + 12
+    at += 8 + (20 if sys_flag & 32 else 8)
+    (reconsume_times,) = struct.unpack_from(">i", record, at)
+    at += 12
     (length,) = struct.unpack_from(">i", record, at)
     body, at = record[at + 4 : at + 4 + length], at + 4 + length
     topic, at = record[at + 1 : at + 1 + record[at]], at + 1 + record[at]
     (length,) = struct.unpack_from(">h", record, at)
     pairs = (pair.split("\x01") for pair in record[at + 2 : at + 2 + length].decode().split("\x02") if pair)
-    return Record(topic.decode(), queue_id, queue_offset, stamp, body, {pair[0]: pair[1] for pair in pairs})
+    return Record(topic.decode(), queue_id, queue_offset, stamp, body, {pair[0]: pair[1] for pair in pairs}, reconsume_times)

@@ -5,8 +5,9 @@ Nothing here is simulated; `pullsim upgrade` tells it. Each fact names its place
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from store_format.broker_version import BrokerVersion
@@ -56,6 +57,17 @@ class LostState:
     source_after: str
 
 
+# Files and folders that a version makes beside those of the message store, by the first known version that does. A real 5.5.0 broker left
+# these on default settings, and 4.9.3 loaded its store without a change to any file: the live store of golden5, load-4.9.3.json.
+OWN_FILES: Final[Mapping[BrokerVersion, tuple[str, ...]]] = MappingProxyType(
+    {
+        _V5: (
+            *("timerwheel", "timerlog", "config/timercheck", "config/timermetrics", "config/transactionMetrics"),
+            *("config/consumerOrderInfo.json", "rocksdbstore", "compaction"),
+        )
+    }
+)
+
 CHANGED_MEANINGS: Final = (
     ChangedMeaning(
         name="slaveReadEnable",
@@ -86,7 +98,7 @@ LOST_STATES: Final = (
         source_after="TimerMessageStore.enqueue, HookUtils.handleScheduleMessage",
     ),
     LostState(
-        what="messages that were popped and not acknowledged are not delivered again: nothing reads their check points",
+        what="popped messages that are not acknowledged do not come again: nothing reads their check points, here and in the timer",
         since=_V5,
         topic="rmq_sys_REVIVE_LOG_",
         source_before="no PopReviveService",
@@ -119,5 +131,12 @@ LOST_STATES: Final = (
         topic="",
         source_before="no ConsumerOrderInfoManager",
         source_after="ConsumerOrderInfoManager",
+    ),
+    LostState(
+        what="retry topics of POP may have more than 127 bytes: a recovery that comes to a message of such a topic cuts the log there",
+        since=_V5,
+        topic="",
+        source_before="CommitLog.checkMessageAndReturnSize, recoverNormally",
+        source_after="CommitLog.asyncPutMessage with autoMessageVersionOnTopicLen, TopicValidator.validateTopic",
     ),
 )

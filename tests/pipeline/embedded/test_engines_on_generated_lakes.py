@@ -16,7 +16,7 @@ from pipeline.report.page import page
 from pipeline.report.scope import Filters
 from pipeline.sql.statements import VIEWS
 from tests.makers.generated_lakes import generated_lake
-from tests.runs.both_engines import OF_5, of_duckdb, of_spark
+from tests.runs.both_engines import OF_5, SELDOM, of_duckdb, of_spark
 from tests.runs.replaying import NOON
 from tests.runs.sampling import ALL, sampled
 
@@ -31,7 +31,7 @@ def test_views_agree(spark: SparkSession, tmp_path_factory: pytest.TempPathFacto
     for view in sampled(VIEWS, 4):
         wanted, found = of_spark(spark, lake, f"SELECT * FROM {view}"), of_duckdb(lake, f"SELECT * FROM {view}")
         assert (found[0], found[1] - wanted[1], wanted[1] - found[1]) == (wanted[0], Counter(), Counter()), view
-        assert found[1] or view in OF_5, f"{view} has no rows, which compares nothing"
+        assert found[1] or view in OF_5 | SELDOM, f"{view} has no rows, which compares nothing"
 
 
 @given(seed=st.integers(1, 2**32))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import zlib
 from collections import Counter, defaultdict
@@ -254,6 +255,48 @@ def test_timers_and_pops_are_those_of_the_broker(pullsim: Pullsim, lake: Path, l
     assert revived == sum(queue["max"] for queue in said["queues"] if queue["topic"] == "%RETRY%cg-revive_steps")
 
 
+def test_delayed_messages_are_those_that_the_broker_did_not_deliver(pullsim: Pullsim, lake: Path, live: Path) -> None:
+    levels = {int(name.removeprefix("level")): one for name, one in told(live)["delayLevels"].items() if one["max"]}
+    found = {row["delayLevel"]: row for row in rows(pullsim, lake, "delays", "--broker", ASKED)}
+    assert {level: row["maxOffset"] for level, row in found.items()} == {level: one["max"] for level, one in levels.items()}
+    # between the question and its end the broker delivered a message of level 3
+    stored = {level: one["delivered"] for level, one in levels.items()} | {3: 12}
+    assert {level: row["storedOffset"] for level, row in found.items()} == stored
+    assert {level: row["waiting"] for level, row in found.items()} == {level: one["max"] - stored[level] for level, one in levels.items()}
+    sent = [json.loads(line) for line in (live / "sent.jsonl").read_text("utf-8").splitlines()]
+    minutes = {9: 5, 14: 10, 18: 120}
+    later = {line["msgId"]: line["delayLevel"] for line in sent if line.get("delayLevel") in minutes}
+    messages = rows(pullsim, lake, "delays", "--messages", "--broker", ASKED)
+    assert {row["uniqKey"]: row["delayLevel"] for row in messages} == later
+    assert len(messages) == len(later) > 10
+    for row in messages:
+        assert (row["state"], row["topic"]) == ("PENDING", "orders")
+        assert row["dueMs"] == row["storeTimestamp"] + minutes[row["delayLevel"]] * 60_000
+
+
+def test_delayed_messages_of_4_9_3_are_those_without_a_copy_in_their_topic(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
+    text = (answers.folder / "store" / "config" / "delayOffset.json").read_text("utf-8")
+    stored = {int(level): int(offset) for level, offset in re.findall(r"(\d+):(\d+)", text)}
+    found = rows(pullsim, lake, "delays", "--broker", CAPTURED)
+    assert {row["delayLevel"]: row["storedOffset"] for row in found} == stored
+    # a delivered message has been stored again, in the topic that it is for
+    last: dict[tuple[str, str | None, int], int] = defaultdict(int)
+    for one in answers.records.values():
+        key = one.topic, one.properties.get("UNIQ_KEY"), one.reconsume_times
+        last[key] = max(last[key], one.store_timestamp)
+    waiting = {
+        (one.queue_id + 1, one.queue_offset, one.properties["REAL_TOPIC"])
+        for one in answers.records.values()
+        if one.topic == "SCHEDULE_TOPIC_XXXX"
+        if last[one.properties["REAL_TOPIC"], one.properties["UNIQ_KEY"], one.reconsume_times] <= one.store_timestamp
+    }
+    messages = rows(pullsim, lake, "delays", "--messages", "--broker", CAPTURED)
+    assert {(row["delayLevel"], row["queueOffset"], row["topic"]) for row in messages} == waiting
+    assert len(messages) == len(waiting) > 5
+    assert {row["state"] for row in messages} == {"PENDING"}
+    assert sum(row["waiting"] for row in found) == len(waiting)
+
+
 def test_the_broker_s_own_lag_is_told_beside_ours(pullsim: Pullsim, lake: Path, live: Path) -> None:
     query = (
         "SELECT consumerGroup, topic, max(isPop) AS pop, sum(brokerLag) AS lag, sum(inFlight) AS inFlight, "
@@ -295,7 +338,7 @@ def test_a_scenario_has_the_figures_of_its_group(pullsim: Pullsim, lake: Path, a
 
 LISTS = (
     *(("groups",), ("topics",), ("clients",), ("offsets", "--group", "g-pull"), ("message", "--key", "main2-335"), ("dlq",)),
-    *(("timers",), ("pop", "--all")),
+    *(("timers",), ("pop", "--all"), ("delays",), ("delays", "--messages")),
     *(("transactions",), ("lag", "--behind"), ("lag", "--by", "topic", "--sort", "waited", "--limit", "5")),
 )
 

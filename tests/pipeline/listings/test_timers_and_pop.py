@@ -249,8 +249,12 @@ def test_a_broker_without_counts_of_its_own_does_not_count_otherwise(tmp_path: P
     assert "the broker counts otherwise in 1 topic" in capsys.readouterr().out
 
 
-def test_without_a_checkpoint_no_state_is_told(tmp_path: Path) -> None:
+def test_without_a_checkpoint_no_state_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = plain_lake(tmp_path / "lake", {"broker": [{"brokerName": "b"}], "commit_log": messages()})
+    found = rows(lake, "SELECT topic, pending, overdue, queued, cancelled, withoutUnit FROM timer_topic")
+    assert found == [("alarms", None, None, None, None, None)]
+    assert run(["timers", "--lake", str(lake), "--engine", "duckdb"]) == 0
+    assert "what waits is not known: config/timercheck was not imported" in capsys.readouterr().out
     assert rows(lake, "SELECT DISTINCT state FROM timer_message") == [(None,)]
     assert rows(lake, "SELECT count(*) FROM timer_check") == [(0,)]
 

@@ -64,6 +64,7 @@ def test_each_version_leaves_a_store_as_the_real_one_does(name: str, stores: Pat
     found = compare_starts(str(stores / recorded["4.9.3"]["store"]), *settings)
     for (_, side), one in zip(found.sides(), recorded.values(), strict=True):
         assert found_fields(side) == recorded_fields(one)
+        assert "abort" not in side.deleted, "a start makes it, and the shutdown removes it"
     queues = [recorded_fields(one).get("queues", {}) for one in recorded.values()]
     if all(queues):
         assert found.queues_differ == sum(queues[0].get(key) != queues[1].get(key) for key in queues[0].keys() | queues[1].keys())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +30,9 @@ from pipeline.upgrade.upgrade_section import upgrade_section
 from pipeline.upgrade.upgrade_text import WIDTH, show, verdict
 from store_format.broker_version import BrokerVersion
 from tests.makers.plain_lakes import plain_lake
+from tests.truth.golden5 import needs_golden5, unpacked
 from tests.truth.places import PROJECT
+from udfs.broker.version_changes import OWN_FILES
 
 # a colour, a change of direction, and letters that are two columns wide
 NAME = "\x1b[31m\u202e" + "注文" * 30
@@ -58,6 +61,7 @@ FOUND = Upgrade(
     groups=MovedGroups(committed=1, again=0, again_messages=0, skipped=1, skipped_messages=2, most=[MOVED]),
     settings=[SETTING],
     new_settings=0,
+    knows_settings=True,
     starts=ComparedStarts(before=OK, after=OK, queues_differ=1, queues=[{"topic": NAME, "queueId": 0, "before": (0, 1), "after": None}]),
     lost=[],
     odd_entries=0,
@@ -88,6 +92,48 @@ def test_names_from_a_store_reach_no_terminal_as_commands(capsys: pytest.Capture
 def test_the_sentence_on_files_says_which_version_starts_the_store(before: StartedFiles, after: StartedFiles, says: str) -> None:
     starts = ComparedStarts(before=before, after=after, queues_differ=1000, queues=[])
     assert verdict(replace(FOUND, starts=starts))[3] == says
+
+
+CUT = replace(OK, log_max=5, queues={("t", 0): (0, 3)})
+SAME_LOG = replace(OK, queues={("t", 0): (0, 3)})
+
+
+@pytest.mark.parametrize(
+    ("after", "log"),
+    [(CUT, "goes from 0 to 9 under 4.9.3, from 0 to 5 under 5.5.0"), (SAME_LOG, "is the same")],
+)
+def test_a_start_that_cuts_queues_says_that_pulls_are_compared_without_it(after: StartedFiles, log: str) -> None:
+    starts = ComparedStarts(before=replace(OK, queues={("t", 0): (0, 4)}), after=after, queues_differ=1, queues=[])
+    assert verdict(replace(FOUND, starts=starts))[3] == (
+        f"Files: both versions start the store; one queue has other bounds afterwards. The commit log {log}; the queues have 4 entries "
+        "under 4.9.3, 3 under 5.5.0. Pulls and groups are compared without this difference, on the store as it was imported."
+    )
+
+
+def test_defaults_are_called_defaults_where_no_settings_are_known() -> None:
+    known, unknown = (verdict(replace(FOUND, knows_settings=knows))[2] for knows in (True, False))
+    assert unknown == f"{known} No settings of this broker are known: give --properties; the defaults are taken."
+
+
+def test_files_that_one_version_alone_deletes_or_changes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    log = tuple(f"commitlog/{number:020}" for number in range(7))
+    before, after = replace(OK, changed=("checkpoint", "index/1")), replace(OK, changed=("checkpoint",), deleted=log)
+    show(replace(FOUND, starts=ComparedStarts(before=before, after=after, queues_differ=0, queues=[])))
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"only 5.5.0 deletes {', '.join(log[:5])}, and 2 more only 4.9.3 changes or makes index/1 a broker 5.5.0 also makes" in text
+    assert "timerwheel" in text
+    show(replace(FOUND, later=BrokerVersion.V4_9_8, starts=ComparedStarts(before=before, after=before, queues_differ=0, queues=[])))
+    text = capsys.readouterr().out
+    assert "only 4" not in text
+    assert "timerwheel" not in text
+
+
+@needs_golden5
+def test_files_of_a_later_broker_are_those_that_a_real_one_left() -> None:
+    live = unpacked("live") / "live"
+    assert [path for path in OWN_FILES[BrokerVersion.V5_5_0] if not (live / "store" / path).exists()] == []
+    loaded = json.loads((live / "load-4.9.3.json").read_text("utf-8"))
+    assert (loaded["loaded"], set(map(tuple, loaded["filesChanged"].values()))) == (True, {()})
 
 
 def test_the_page_on_upgrades_has_the_sentence_on_a_store_without_groups() -> None:

@@ -1,0 +1,72 @@
+-- Messages of delay levels that their broker has not delivered, a row an entry of SCHEDULE_TOPIC_XXXX from the level's offset on. Broker source (4.9.3 and
+-- 5.5.0): ScheduleMessageService. The queue of a level is delayLevel - 1, and the tagsCode of an entry is when its message is due. The messages of a level
+-- are delivered in the order of their queue. A time that is further away than the level's delay counts as now: the setting or the clock was changed.
+CREATE OR REPLACE TEMPORARY VIEW delayed_message (
+  brokerName COMMENT 'broker whose store it is',
+  state COMMENT 'PENDING: is due after asOf. DUE: was due at most 20 s before asOf: the broker writes delayOffset.json each 10 s, and may have delivered it since. OVERDUE: was due earlier: its level is stuck, or delayOffset.json is old. UNKNOWN: was due earlier, and its level has no stored offset: it may have been delivered, and the broker''s start delivers it again. NO_LEVEL: messageDelayLevel lacks its level, and it is never delivered. NO_MESSAGE: the commit log does not have it, and the broker passes over it. NULL where asOf is not known',
+  delayLevel COMMENT 'delay level, 1 is the first',
+  topic COMMENT 'topic that the message is for: property REAL_TOPIC; a retry topic for messages that a group sent back',
+  queueId COMMENT 'queue that it is for: property REAL_QID',
+  dueMs COMMENT 'when it is due, ms: asOf where the entry has a time that counts as now',
+  overdueMillis COMMENT 'asOf less dueMs, ms, where the message is OVERDUE',
+  reconsumeTimes COMMENT 'how often consumers failed',
+  uniqKey COMMENT 'property UNIQ_KEY, the id that the client gave',
+  keys COMMENT 'property KEYS',
+  tags COMMENT 'property TAGS',
+  bornTimestamp COMMENT 'when the producer sent it, ms',
+  storeTimestamp COMMENT 'when the broker stored it, ms',
+  queueOffset COMMENT 'offset in the level''s queue of SCHEDULE_TOPIC_XXXX',
+  physicOffset COMMENT 'offset in the commit log',
+  msgId COMMENT 'offset message id of the record',
+  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
+)
+COMMENT 'Messages of delay levels that are not delivered: for which topic, when due.'
+AS
+WITH given AS (
+  SELECT
+    brokerName, maxStoreTimestamp AS asOf,
+    split(coalesce(properties['messageDelayLevel'], '1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h'), ' ') AS levels
+  FROM broker
+), waiting AS (
+  -- without a stored offset the broker begins at 0; it takes an offset outside the queue for the nearer end
+  SELECT e.*, try_add(e.queueId, 1) AS delayLevel, o.offset IS NOT NULL AS isStored, g.asOf, get(g.levels, e.queueId) AS delay
+  FROM consume_queue e
+  JOIN queue q ON q.brokerName = e.brokerName AND q.topic = e.topic AND q.queueId = e.queueId
+  LEFT JOIN delay_offset o ON o.brokerName = e.brokerName AND o.delayLevel = try_add(e.queueId, 1)
+  LEFT JOIN given g ON g.brokerName = e.brokerName
+  WHERE e.topic = 'SCHEDULE_TOPIC_XXXX' AND e.size < 2147483647 AND e.queueOffset >= greatest(least(coalesce(o.offset, 0L), q.maxOffset), q.minOffset)
+), timed AS (
+  SELECT
+    w.brokerName, w.delayLevel, w.isStored, w.queueOffset, w.physicOffset, w.asOf, w.tagsCode, w.extUnit,
+    try_multiply(try_cast(substring(w.delay, 1, length(w.delay) - 1) AS BIGINT), CASE right(w.delay, 1)
+      WHEN 's' THEN 1000L WHEN 'm' THEN 60000L WHEN 'h' THEN 3600000L WHEN 'd' THEN 86400000L
+    END) AS delayMs
+  FROM waiting w
+), entered AS (
+  SELECT
+    t.*, m.physicOffset IS NOT NULL AS hasMessage, m.properties, m.reconsumeTimes, m.keys, m.tags, m.bornTimestamp, m.storeTimestamp, m.msgId,
+    -- tagsCode may be the place of an ext unit
+    CASE
+      WHEN t.extUnit.tagsCode IS NOT NULL THEN t.extUnit.tagsCode
+      WHEN t.tagsCode < -2147483648L THEN try_add(m.storeTimestamp, t.delayMs)
+      ELSE t.tagsCode
+    END AS deliverTimestamp
+  FROM timed t
+  LEFT JOIN commit_log m ON m.brokerName = t.brokerName AND m.physicOffset = t.physicOffset AND m.topic = 'SCHEDULE_TOPIC_XXXX'
+), due AS (
+  SELECT e.*, CASE WHEN deliverTimestamp > try_add(asOf, delayMs) THEN asOf ELSE deliverTimestamp END AS dueMs FROM entered e
+)
+SELECT
+  brokerName,
+  CASE
+    WHEN NOT hasMessage THEN 'NO_MESSAGE'
+    WHEN delayMs IS NULL THEN 'NO_LEVEL'
+    WHEN dueMs > asOf THEN 'PENDING'
+    WHEN dueMs >= try_subtract(asOf, 20000L) THEN 'DUE'
+    WHEN dueMs < asOf AND isStored THEN 'OVERDUE'
+    WHEN dueMs < asOf THEN 'UNKNOWN'
+  END,
+  delayLevel, properties['REAL_TOPIC'], try_cast(properties['REAL_QID'] AS INT), dueMs,
+  CASE WHEN isStored AND hasMessage AND delayMs IS NOT NULL AND dueMs < try_subtract(asOf, 20000L) THEN try_subtract(asOf, dueMs) END,
+  reconsumeTimes, properties['UNIQ_KEY'], keys, tags, bornTimestamp, storeTimestamp, queueOffset, physicOffset, msgId, asOf
+FROM due
