@@ -268,9 +268,7 @@ def _show_starts(result: Upgrade, starts: ComparedStarts) -> None:
         for version, own, other in zip(versions, files, files[::-1], strict=True):
             if alone := [path for path in own if path not in other]:
                 _say(f"only {version} {what} {_listed(alone)}")
-    if own_files := [
-        path for since, paths in OWN_FILES.items() if result.earlier.place < since.place <= result.later.place for path in paths
-    ]:
+    if own_files := _own_files(result):
         _say(f"a broker {result.later.value} also makes these, which {result.earlier.value} leaves alone: {', '.join(own_files)}")
     if starts.queues:
         say("\nminOffset and maxOffset of queues that differ")
