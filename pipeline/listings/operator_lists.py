@@ -1,4 +1,4 @@
-"""The lists of the operator's commands: groups, topics, clients, moves of offsets, messages, dead letters, open transactions, lag."""
+"""The lists of the operator's commands: groups, topics, clients, pulls, moves of offsets, messages, dead letters, transactions, lag."""
 
 from __future__ import annotations
 
@@ -149,6 +149,64 @@ CLIENT_LIST: Final = Listing(
         "gone": _named("state IN ('UNREGISTERED', 'CLOSED')", _CLIENT),
     },
     verdict=_of_clients,
+)
+
+
+def _of_pulls(total: Totals) -> str:
+    if not total["rows"]:
+        return "no such pull was captured; pullsim capture reads captured traffic"
+    return _sentence(
+        f"{_count(total['rows'], 'pull')} of {_count(total['groups'], 'group')}",
+        f"{total['found']:,} found messages" if total["found"] else None,
+        f"{total['nothing']:,} found none" if total["nothing"] else None,
+        f"{total['moved']:,} sent to another offset (PULL_OFFSET_MOVED)" if total["moved"] else None,
+        f"{total['refused']:,} refused" if total["refused"] else None,
+        f"{total['unanswered']:,} without a captured answer" if total["unanswered"] else None,
+        "pullsim explain --request REQUEST explains one",
+    )
+
+
+PULL_LIST: Final = Listing(
+    view="pull_outcome",
+    columns=(
+        Shown("arrivalMicros", "Time (UTC)", Kind.MICROS),
+        Shown("consumerGroup", "Group"),
+        Shown("topic", "Topic"),
+        Shown("queueId", "QID", Kind.COUNT),
+        Shown("queueOffset", "Offset", Kind.COUNT),
+        Shown("outcome", "Outcome"),
+        Shown("nextBeginOffset", "Next", Kind.COUNT),
+        Shown("request", "Request", Kind.ID),
+    ),
+    details=(
+        Shown("arrivalMicros", "Time (UTC)", Kind.MICROS),
+        Shown("brokerName", "Broker"),
+        Shown("consumerGroup", "Group"),
+        Shown("topic", "Topic"),
+        Shown("queueId", "QID", Kind.COUNT),
+        Shown("queueOffset", "Offset", Kind.COUNT),
+        Shown("maxMsgNums", "Messages asked for", Kind.COUNT),
+        Shown("outcome", "Outcome"),
+        Shown("code", "Code", Kind.COUNT),
+        Shown("nextBeginOffset", "Next offset", Kind.COUNT),
+        Shown("minOffset", "Min offset", Kind.COUNT),
+        Shown("maxOffset", "Max offset", Kind.COUNT),
+        Shown("bodyBytes", "Messages given", Kind.SIZE),
+        Shown("heldMillis", "Held for", Kind.DURATION),
+        Shown("request", "Request", Kind.ID),
+        Shown("requestId", "Request in full", Kind.ID),
+    ),
+    order="arrivalMicros DESC NULLS LAST, requestId, brokerName",
+    totals={
+        "groups": "count(DISTINCT consumerGroup)",
+        "found": "count_if(code = 0)",
+        "nothing": "count_if(code IN (19, 20))",
+        "moved": "count_if(code = 21)",
+        "refused": "count_if(code NOT IN (0, 19, 20, 21))",
+        "unanswered": "count_if(code IS NULL)",
+    },
+    verdict=_of_pulls,
+    more={"request": "regexp_extract(requestId, '[^:]*$', 0)"},
 )
 
 

@@ -162,7 +162,9 @@ def _checks(explanation: Explanation) -> Iterator[str]:
         if holds:
             to_max = explanation.settings.rules.overflow_badly_goes_to_max and check.status is GetMessageStatus.OFFSET_OVERFLOW_BADLY
             sent_to = "maxOffset" if to_max else check.corrected
-            yield f"  {status}: {check.meaning}; next offset: {_corrected(explanation.settings, sent_to)}"
+            below = check.status is GetMessageStatus.OFFSET_TOO_SMALL and pull.offset < 0
+            meaning = "no message ever had an offset below 0" if below else check.meaning
+            yield f"  {status}: {meaning}; next offset: {_corrected(explanation.settings, sent_to)}"
             return
     if traced.trace.end is End.NOT_STARTED:
         yield f"  maxMsgNums {pull.max_msg_nums}: the list of messages cannot be made"

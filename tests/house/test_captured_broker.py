@@ -180,11 +180,14 @@ def test_a_captured_pull_is_explained_to_the_code_and_offset_that_the_broker_ans
         if code in {0, 21}:
             assert told["answer"]["nextBeginOffset"] == chosen[code]["recordedNextBeginOffset"]
         assert told["recordedAnswer"]["code"] == code
-    code_, out, _ = pullsim("explain", "--lake", captured / "lake", "--request", chosen[17]["requestId"])
+    end = chosen[17]["requestId"].rpartition(":")[2]
+    code_, out, _ = pullsim("explain", "--lake", captured / "lake", "--request", end)
     assert (code_, out.splitlines()[-2].startswith("the broker answers 17 TOPIC_NOT_EXIST")) == (0, True)
     assert out.splitlines()[-1].startswith("captured: 17 TOPIC_NOT_EXIST")
     code_, out, err = pullsim("explain", "--lake", captured / "lake", "--request", "nobody")
     assert (code_, out, "expected the requestId of a captured pull" in err) == (2, "", True)
+    code_, out, err = pullsim("explain", "--lake", captured / "lake", "--request", end[-1])
+    assert (code_, out, "found the end of several; give one in full: " in err) == (2, "", True)
 
 
 def test_a_filter_that_does_not_compile_is_said_to_let_everything_pass(pullsim: Pullsim, captured: Path) -> None:

@@ -72,7 +72,7 @@ def test_what_ends_a_scan_is_named(
 @pytest.mark.parametrize(
     ("offset", "config", "told"),
     [
-        (-1, {}, "OFFSET_TOO_SMALL: what was asked for is deleted; next offset: minOffset"),
+        (-1, {}, "OFFSET_TOO_SMALL: no message ever had an offset below 0; next offset: minOffset"),
         (40, {}, "OFFSET_OVERFLOW_ONE: the consumer has all there is; next offset: the same"),
         (41, {}, "OFFSET_OVERFLOW_BADLY: no such message was written yet; next offset: minOffset where that is 0, else maxOffset"),
         (41, {"brokerRole": "SLAVE"}, "next offset: as asked for (a slave with offsetCheckInSlave=false corrects none)"),
