@@ -12,7 +12,7 @@ import click
 from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, engine_option, engine_options
 from pipeline.commands.given_settings import GivenSettings, settings_options
-from pipeline.commands.options import broker_option, format_option, lake_option, moment
+from pipeline.commands.options import broker_option, check_needed, format_option, lake_option, moment
 from pipeline.settings.quantities import size_in_bytes
 from pipeline.terminal import progress_to_stderr, show_values
 
@@ -101,8 +101,8 @@ def retention_command(
     """
     from pipeline.lag.retention import RetentionQuestion
 
-    if disk_used is not None and disk_size is None:
-        raise click.UsageError("--disk-used goes with --disk-size")
+    if disk_size is None:
+        check_needed("--disk-size", {"--disk-used": disk_used}, "the room on a disk follows from both")
     settings.check()
 
     def question(stored: Mapping[str, str]) -> RetentionQuestion:

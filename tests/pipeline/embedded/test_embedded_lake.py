@@ -306,6 +306,8 @@ def test_spark_is_taken_where_the_question_or_the_options_need_it(
         err = pullsim(capsys, "sql", "--lake", lake, query, option, why, "--verbose")[2]
         assert err.startswith("pullsim: Spark answers: ")
         assert option in err.splitlines()[0]
+    err = pullsim(capsys, "sql", "--lake", lake, query, "--allow-files", "--verbose")[2]
+    assert err.splitlines()[0] == "pullsim: Spark answers: --allow-files was given"
     code, _, err = pullsim(capsys, "sql", "--lake", lake, other, "--verbose")
     assert (code, err.splitlines()[0]) == (2, "pullsim: Spark answers: the query has UPPER(topic), which is left to Spark")
     with monkeypatch.context() as patch:
