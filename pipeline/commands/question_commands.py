@@ -15,7 +15,6 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, engine_options
 from pipeline.commands.given_settings import VERSIONS, GivenSettings, rules_option, settings_options
 from pipeline.commands.options import (
-    at_option,
     behind_option,
     broker_option,
     check_alone,
@@ -166,8 +165,12 @@ def _names(settings: tuple[str, ...]) -> frozenset[str]:
 @click.option(
     "--versus", multiple=True, metavar="NAME=VALUE", help="A current broker setting, where it is not that of the import; repeatable."
 )
+@click.option(
+    "--at",
+    type=click.Choice(["snapshot", "request-time", "recorded-max"]),
+    help="What of the store a request sees; by default request-time for captured pulls, else snapshot, which is all of it.",
+)
 @click.option("--drain", "with_drain", is_flag=True, help="Count the pulls that it takes to read the same messages (slower).")
-@at_option
 @filters_option
 @behind_option
 @broker_option
@@ -203,6 +206,7 @@ def whatif_command(
         raise click.UsageError(
             "expected a setting to change, found none; give --set NAME=VALUE, or --versus NAME=VALUE for the current value"
         )
+    at = at or ("request-time" if requests is None else "snapshot")
     check_behind(behind, at, others={"--drain": with_drain})
     settings.check()
     other = replace(settings, options=versus)

@@ -53,10 +53,14 @@ def _of_groups(result: Upgrade) -> str:
         return f"Groups: none of {groups.committed:,} committed offsets makes a group read messages again, or skip any."
     parts = []
     if groups.again:
-        parts.append(f"reads {groups.again_messages:,} messages on {_queues(groups.again)} that {result.earlier.value} does not read")
+        parts.append(f"reads {_messages(groups.again_messages)} on {_queues(groups.again)} that {result.earlier.value} does not read")
     if groups.skipped:
-        parts.append(f"skips {groups.skipped_messages:,} messages on {_queues(groups.skipped)} that {result.earlier.value} reads")
+        parts.append(f"skips {_messages(groups.skipped_messages)} on {_queues(groups.skipped)} that {result.earlier.value} reads")
     return f"Groups: going on from {groups.committed:,} committed offsets, a group under {later} {', and '.join(parts)}."
+
+
+def _messages(count: int) -> str:
+    return "one message" if count == 1 else f"{count:,} messages"
 
 
 def _queues(count: int) -> str:

@@ -190,6 +190,19 @@ def test_a_captured_pull_is_explained_to_the_code_and_offset_that_the_broker_ans
     assert (code_, out, "found the end of several; give one in full: " in err) == (2, "", True)
 
 
+def test_captured_pulls_see_no_message_that_came_later(pullsim: Pullsim, captured: Path) -> None:
+    """As many find messages as in the broker's log, but for a few at whose moment a message came, or whose answer was not captured."""
+    recorded = sum(
+        1 for one in exchanges(captured) if one["request"]["code"] == PULL_MESSAGE and (one.get("response") or {}).get("code") == 0
+    )
+    asked = ("whatif", "--lake", captured / "lake", "--set", "maxTransferCountOnMessageInMemory=64", "--format", "json")
+    code, out, err = pullsim(*asked)
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["at"] == "request-time"
+    assert told["measures"]["pulls that found messages"]["current"] == pytest.approx(recorded, rel=0.01)
+
+
 def test_a_filter_that_does_not_compile_is_said_to_let_everything_pass(pullsim: Pullsim, captured: Path) -> None:
     pull = ("--group", "g-main", "--topic", "orders", "--queue", 0, "--offset", 94, "--filter-type", "SQL92")
     code, out, err = pullsim("explain", "--lake", captured / "lake", *pull, "--expression", "a >")
