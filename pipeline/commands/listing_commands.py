@@ -22,6 +22,7 @@ from pipeline.listings.operator_lists import (
     OFFSET_LIST,
     POP_LIST,
     PULL_LIST,
+    STATUS_LIST,
     TIMER_LIST,
     TIMER_MESSAGE_LIST,
     TOPIC_LIST,
@@ -76,21 +77,30 @@ def _show(
     answer(engine, lake, Names(group=group, topic=topic, broker=broker), lambda ask: show_first(ask, [asked]))
 
 
-@cli.command("groups", cls=ExampleCommand, example="pullsim groups --lake lake --sort waited --limit 10")
+@cli.command(
+    "groups",
+    cls=ExampleCommand,
+    example="pullsim groups --lake lake --sort waited --limit 10\n  pullsim groups --lake lake --queues --group orders-consumer",
+)
 @lake_option
 @_GROUP
+@click.option("--queues", is_flag=True, help="A row for each queue of a group instead: its status and why it has it, the worst first.")
 @_BROKER
 @list_options
 def groups_command(
-    lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, engine: Engine
+    lake: str, group: str | None, queues: bool, broker: str | None, sort: str | None, limit: int | None, form: str, engine: Engine
 ) -> None:
     """Show every consumer group: its status, what waits, its dead letters and its clients.
 
     The status is that of the view group_status; UNKNOWN where neither a capture nor `pullsim lag --record` shows the group over time.
     Waited is how long the next message of a queue has waited, at most. A dash is a value that is not known. Json and csv have the
-    columns of the view group_overview.
+    columns of the view group_overview, with --queues those of group_status.
+
+    Why a queue has its status: NO_COMMITS (STOP), no queue of the topic moves; OFFSET_STANDS (STALL), this queue alone does not move;
+    OFFSET_WENT_BACK (REWIND); LAG_NOT_DECREASING (WARN), it moves and gains nothing; NO_OFFSET, NOT_OBSERVED and INCOMPLETE_WINDOW
+    (UNKNOWN), no offset is stored, or too little was seen.
     """
-    _show(engine, lake, GROUP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
+    _show(engine, lake, STATUS_LIST if queues else GROUP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
 
 
 @cli.command("topics", cls=ExampleCommand, example="pullsim topics --lake lake --sort rate")

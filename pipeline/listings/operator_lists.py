@@ -34,7 +34,7 @@ def _of_groups(total: Totals) -> str:
     return _sentence(
         _count(total["groups"], "group"),
         f"{_count(total['waiting'], 'message waits', 'messages wait')} in {_count(total['behind'], 'group')}",
-        f"{total['trouble']:,} stopped, stalled or went back (pullsim sql: group_status)" if total["trouble"] else None,
+        f"{total['trouble']:,} stopped, stalled or went back (pullsim groups --queues tells why)" if total["trouble"] else None,
         f"the status of {total['unjudged']:,} is not known" if total["unjudged"] else None,
         f"the lag of {total['unknown']:,} is not known" if total["unknown"] else None,
         _past_the_end(total["negative"]),
@@ -77,6 +77,44 @@ GROUP_LIST: Final = Listing(
         "dead": "coalesce(sum(dlqMessages), 0L)",
     },
     verdict=_of_groups,
+)
+
+
+def _of_queues(total: Totals) -> str:
+    if not total["rows"]:
+        return "no group has stored an offset"
+    return _sentence(
+        f"{_count(total['rows'], 'queue')} of {_count(total['groups'], 'group')}",
+        f"{total['trouble']:,} stopped, stalled or went back" if total["trouble"] else None,
+        f"the lag of {total['warned']:,} does not become less" if total["warned"] else None,
+        f"{total['fine']:,} OK" if total["fine"] else None,
+        f"{total['unjudged']:,} not known" if total["unjudged"] else None,
+        "pullsim groups --help explains the rules",
+    )
+
+
+STATUS_LIST: Final = Listing(
+    view="group_status",
+    columns=(
+        Shown("consumerGroup", "Group"),
+        Shown("topic", "Topic"),
+        Shown("queueId", "QID", Kind.COUNT),
+        Shown("status", "Status"),
+        Shown("why", "Why", Kind.ID),
+        Shown("lag", "Lag", Kind.COUNT),
+        Shown("committedAt", "Committed (UTC)", Kind.MILLIS),
+        Shown("seenIn", "Seen in"),
+    ),
+    order="CASE status WHEN 'REWIND' THEN 0 WHEN 'STALL' THEN 1 WHEN 'STOP' THEN 2 WHEN 'WARN' THEN 3 WHEN 'UNKNOWN' THEN 4 ELSE 5 END, "
+    "lag DESC NULLS LAST, consumerGroup, topic, queueId, brokerName",
+    totals={
+        "groups": "count(DISTINCT consumerGroup)",
+        "trouble": f"count_if({IN_TROUBLE})",
+        "warned": "count_if(status = 'WARN')",
+        "fine": "count_if(status = 'OK')",
+        "unjudged": "count_if(status = 'UNKNOWN')",
+    },
+    verdict=_of_queues,
 )
 
 

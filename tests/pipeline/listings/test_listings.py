@@ -327,6 +327,17 @@ def test_pulls_are_counted_by_what_they_mean(pullsim: Callable[..., tuple[int, s
     assert pullsim("pulls")[1] == "(0 rows)\nno such pull was captured; pullsim capture reads captured traffic\n"
 
 
+def test_queues_tell_why_their_status_is_as_it_is(pullsim: Callable[..., tuple[int, str, str]]) -> None:
+    """Nothing observed these groups: each queue with an offset says so."""
+    rows = [json.loads(line) for line in pullsim("groups", "--queues", "--group", "slow", "--format", "json")[1].splitlines()]
+    assert [(row["topic"], row["queueId"], row["status"], row["why"]) for row in rows if row["lag"] is not None] == [
+        ("orders", 0, "UNKNOWN", "NOT_OBSERVED")
+    ]
+    out = pullsim("groups", "--queues")[1]
+    assert out.splitlines()[0].split()[:5] == ["Group", "Topic", "QID", "Status", "Why"]
+    assert " not known; pullsim groups --help explains the rules" in " ".join(out.split())
+
+
 def test_dead_letters_below_the_minimum_are_gone(pullsim: Callable[..., tuple[int, str, str]]) -> None:
     [row] = map(json.loads, pullsim("dlq", "--format", "json")[1].splitlines())
     assert (row["consumerGroup"], row["messages"], row["bytes"], row["oldestMillis"], row["readers"]) == ("slow", 2, 200, 2 * SECOND, 0)

@@ -298,7 +298,7 @@ def test_a_scenario_has_the_figures_of_its_group(pullsim: Pullsim, lake: Path, a
 
 LISTS = (
     *(("groups",), ("topics",), ("clients",), ("offsets", "--group", "g-pull"), ("message", "--key", "main2-335"), ("dlq",)),
-    *(("timers",), ("pop", "--all"), ("pulls", "--outcome", "21")),
+    *(("timers",), ("pop", "--all"), ("pulls", "--outcome", "21"), ("groups", "--queues")),
     *(("transactions",), ("lag", "--behind"), ("lag", "--by", "topic", "--sort", "waited", "--limit", "5")),
 )
 
