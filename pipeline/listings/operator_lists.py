@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pipeline.lag.lag_sql import IN_TROUBLE
+from pipeline.lag.lag_sql import IN_TROUBLE, WORST_FIRST
 from pipeline.listings.listing import Kind, Listing, Shown, Totals
 from pipeline.settings.quantities import duration_text, size_text
 
@@ -105,8 +105,7 @@ STATUS_LIST: Final = Listing(
         Shown("committedAt", "Committed (UTC)", Kind.MILLIS),
         Shown("seenIn", "Seen in"),
     ),
-    order="CASE status WHEN 'REWIND' THEN 0 WHEN 'STALL' THEN 1 WHEN 'STOP' THEN 2 WHEN 'WARN' THEN 3 WHEN 'UNKNOWN' THEN 4 ELSE 5 END, "
-    "lag DESC NULLS LAST, consumerGroup, topic, queueId, brokerName",
+    order=f"{WORST_FIRST}, status = 'OK', lag DESC NULLS LAST, consumerGroup, topic, queueId, brokerName",
     totals={
         "groups": "count(DISTINCT consumerGroup)",
         "trouble": f"count_if({IN_TROUBLE})",

@@ -228,6 +228,19 @@ def test_an_import_says_that_no_file_tells_the_length_of_queue_files(pullsim: Pu
     assert (code, "mappedFileSizeConsumeQueue" in out) == (0, False), err
 
 
+def test_the_report_and_the_list_of_queues_begin_with_the_worst(pullsim: Pullsim, captured: Path, tmp_path: Path) -> None:
+    worst = ("REWIND", "STALL", "STOP", "WARN")
+    listed = [row["status"] for row in rows(pullsim, captured, "groups", "--queues")]
+    assert listed == sorted(listed, key=(*worst, "UNKNOWN", "OK").index)
+    assert set(worst) & set(listed)
+    code, _, err = pullsim("report", "--lake", captured / "lake", "--format", "json", "--out", tmp_path / "report.json")
+    assert code == 0, err
+    [slow] = [one for one in json.loads((tmp_path / "report.json").read_text("utf-8"))["questions"] if one["id"] == "slow"]
+    told = [worst.index(row["status"]) if row["status"] in worst else len(worst) for row in slow["rows"]]
+    assert told == sorted(told)
+    assert f": {slow['rows'][0]['status']} (" in slow["finding"]
+
+
 def test_the_report_says_what_is_lost_and_not_that_all_is_well(pullsim: Pullsim, captured: Path, tmp_path: Path) -> None:
     code, _, err = pullsim("report", "--lake", captured / "lake", "--out", tmp_path / "report.html")
     assert code == 0, err
