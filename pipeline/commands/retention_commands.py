@@ -97,7 +97,9 @@ def retention_command(
 
     A row is a group and topic, with --topic a queue. The first time is that at which the file with the next message is deleted, the
     second that at which the group, at its rate, loses messages. Keep h is the least fileReservedTime that keeps them. Where no loss is
-    foreseen, the last column says why (docs/retention.md). As json and csv a row is a queue, and times are in ms.
+    foreseen, the last column says why: NOTHING_WAITS; IN_TIME, all is consumed before; NO_RATE, how fast the group consumes is not known;
+    NOT_DELETED, the file stays; NO_OFFSET and NO_QUEUE; NO_FILE, a file of the queue is missing. As json and csv a row is a queue, and
+    times are in ms.
     """
     from pipeline.lag.retention import RetentionQuestion
 
