@@ -117,16 +117,16 @@ def show(explanation: Explanation, *, every_entry: bool) -> None:
     for line in _head(explanation):
         say(line)
     trace = explanation.traced.trace
+    runs = [[entry] for entry in entries] if every_entry else list(_runs(entries))
     if trace is not None:
         for line in _checks(explanation):
             say(line)
         if entries:
             say("")
-            folded = [_row(run) for run in (([entry] for entry in entries) if every_entry else _runs(entries))]
-            show_table(_COLUMNS, folded)
+            show_table(_COLUMNS, [_row(run) for run in runs])
         if trace.end is not End.NO_SCAN:
             say(f"\nended: {_end(explanation, entries)}")
-    for line in _tail(explanation, entries):
+    for line in _tail(explanation, entries, is_folded=len(runs) < len(entries)):
         say(line)
 
 
@@ -242,11 +242,12 @@ def _end(explanation: Explanation, entries: Sequence[ScannedEntry]) -> str:
     return f"{trace.end.value}, at {trace.window_end}"
 
 
-def _tail(explanation: Explanation, entries: Sequence[ScannedEntry]) -> Iterator[str]:
+def _tail(explanation: Explanation, entries: Sequence[ScannedEntry], *, is_folded: bool) -> Iterator[str]:
     counted = Counter(entry.fate for entry in entries)
     passed = {fate: count for fate, count in counted.items() if fate.value.startswith(("not", "removed", "passed"))}
     if passed:
-        yield "passed over: " + "; ".join(f"{count:,} {fate.value}" for fate, count in passed.items())
+        each = "; --all shows each entry" if is_folded else ""
+        yield "passed over: " + "; ".join(f"{count:,} {fate.value}" for fate, count in passed.items()) + each
     if dropped := [entry for entry in entries if entry.client_drops]:
         yield f"dropped by the client: {len(dropped):,} of {counted[Fate.TAKEN]:,} messages given"
     yield ""
