@@ -17,6 +17,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "topics",
         "clients",
         "lag",
+        "pulls",
         "offsets",
         "message",
         "dlq",

@@ -36,12 +36,14 @@ class Engine:
         conf: the settings of Spark that --conf gives.
         verbose: whether --verbose is given.
         choice: value of --engine, one of ENGINES; "auto" without it.
+        chosen_by: the option that made the choice.
     """
 
     master: str | None = None
     conf: dict[str, str] = field(default_factory=dict)
     verbose: bool = False
     choice: str = "auto"
+    chosen_by: str = "--engine spark"
 
     @property
     def is_spark_given(self) -> bool:
@@ -113,7 +115,7 @@ class Engine:
         """
         if self.choice == "spark" or (self.choice == "auto" and self.is_spark_given):
             if self.verbose:
-                given = "--engine spark was" if self.choice == "spark" else "--master, --conf or spark-submit were"
+                given = f"{self.chosen_by} was" if self.choice == "spark" else "--master, --conf or spark-submit were"
                 progress_to_stderr(f"Spark answers: {given} given")
             return False
         if self.is_spark_given:

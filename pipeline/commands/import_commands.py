@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -14,7 +14,7 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, Jobs, engine_options, given_uris
 from pipeline.commands.given_settings import GivenSettings, rules_option, settings_options
 from pipeline.commands.new_run import now, run_id
-from pipeline.commands.options import lake_option, metrics_at, require_lasting_port
+from pipeline.commands.options import check_alone, check_needed, lake_option, metrics_at, require_lasting_port
 from pipeline.files.stopping import told_to_stop
 from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say
@@ -85,7 +85,7 @@ def import_command(
     from pipeline.importing.small_store import import_small_store
     from pipeline.lake.lake import Lake
 
-    _require_fitting(follow=follow, of_follow=bool(checkpoint or once or trigger is not None or metrics), as_found=as_found)
+    _require_fitting(follow, as_found, {"--checkpoint": checkpoint, "--trigger": trigger, "--once": once, "--metrics": metrics})
     require_lasting_port(metrics, lasts=not once, otherwise="leave out --once")
     broker_settings = settings.of_store(store)
     name = broker_of(store, broker_name, broker_settings)
@@ -125,11 +125,11 @@ def import_command(
     _tell(done)
 
 
-def _require_fitting(*, follow: bool, of_follow: bool, as_found: bool) -> None:
-    if of_follow and not follow:
-        raise click.UsageError("--checkpoint, --trigger, --once and --metrics go with --follow")
-    if follow and as_found:
-        raise click.UsageError("--follow adds to a store as its start leaves it: leave out --as-found")
+def _require_fitting(follow: bool, as_found: bool, of_follow: Mapping[str, object]) -> None:
+    if follow:
+        check_alone("--follow", {"--as-found": as_found}, "it adds to a store as the broker's start leaves it")
+    else:
+        check_needed("--follow", of_follow, "an import without it ends when it has the store")
 
 
 def _tell(done: Imported) -> None:

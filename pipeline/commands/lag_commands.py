@@ -14,7 +14,7 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine
 from pipeline.commands.listed import Names, answer, list_options, show_first
 from pipeline.commands.new_run import now, run_id
-from pipeline.commands.options import lake_option, moment, require_lasting_port
+from pipeline.commands.options import check_alone, check_needed, lake_option, moment, require_lasting_port
 from pipeline.lake.asking import Ask, ask_each
 from pipeline.settings.quantities import milliseconds
 from pipeline.terminal import progress_to_stderr, say, show_table, show_values, start_page
@@ -95,12 +95,12 @@ def lag_command(
     need. Nothing is appended if the broker's tables have not changed since the last observation.
     """
     if record:
-        if group or topic or by or behind or min_lag or until_now or watch or metrics or sort or limit or form != "table":
-            raise click.UsageError("--record takes all of a broker as it is: give only --observed-at, --keep and --broker")
+        shown_only = {"--by": by, "--behind": behind, "--min-lag": min_lag, "--now": until_now, "--watch": watch, "--metrics": metrics}
+        shown_only |= {"--sort": sort, "--limit": limit, "--format": None if form == "table" else form}
+        check_alone("--record", {"--group": group, "--topic": topic, **shown_only}, "it records all of a broker, and shows nothing")
         _record(engine, lake, broker, observed_at, keep)
         return
-    if observed_at is not None or keep is not None:
-        raise click.UsageError("--observed-at and --keep say how to record: give --record too")
+    check_needed("--record", {"--observed-at": observed_at, "--keep": keep}, "nothing is recorded without it")
     least = min_lag or (1 if behind else None)
     asked = Asked(
         group=group,
@@ -115,7 +115,9 @@ def lag_command(
     )
     asked.check()
     shown = list[int]()
-    with _published(metrics, is_whole=group is None and topic is None, watch=watch) as publish:
+    if metrics is not None:
+        check_alone("--metrics", {"--group": group, "--topic": topic}, "the metrics have all groups and topics of a broker")
+    with _published(metrics, watch=watch) as publish:
 
         def show(ask: Ask) -> None:
             shown.append(asked.show(ask))
@@ -128,7 +130,7 @@ def lag_command(
 
 
 @contextmanager
-def _published(target: str | None, *, is_whole: bool, watch: bool) -> Iterator[Callable[[Ask, str | None], None]]:
+def _published(target: str | None, *, watch: bool) -> Iterator[Callable[[Ask, str | None], None]]:
     """The function that publishes the metrics of a broker, None for all, at the target of --metrics; it does nothing without a target."""
     if target is None:
         yield lambda _ask, _broker: None
@@ -136,8 +138,6 @@ def _published(target: str | None, *, is_whole: bool, watch: bool) -> Iterator[C
     from pipeline.lag.group_metrics import all_metrics
     from pipeline.serving.metrics import LastingPublish, metrics_target
 
-    if not is_whole:
-        raise click.UsageError("--metrics has all groups and topics of a broker: it cannot be combined with --group or --topic")
     require_lasting_port(target, lasts=watch, otherwise="give --watch too")
     with metrics_target(target, progress_to_stderr) as publish:
         lasting = LastingPublish(publish, progress_to_stderr)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import Final
 
 import click
 
 from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine
 from pipeline.commands.listed import Names, answer, list_options, show_first
-from pipeline.commands.options import lake_option
+from pipeline.commands.options import lake_option, moment
 from pipeline.delta.delta_sql import literal
 from pipeline.listings.listing import AskedListing, Listing, equal
 from pipeline.listings.operator_lists import (
@@ -21,17 +23,42 @@ from pipeline.listings.operator_lists import (
     MESSAGE_LIST,
     OFFSET_LIST,
     POP_LIST,
+    PULL_LIST,
+    STATUS_LIST,
     TIMER_LIST,
     TIMER_MESSAGE_LIST,
     TOPIC_LIST,
     TRANSACTION_LIST,
 )
+from pipeline.report.scope import require_span
+from pipeline.settings.settings import nearest
+from udfs.pull.codes import GetMessageStatus, ResponseCode
 
+# outcome of a pull whose answer was not captured
+NO_ANSWER: Final = "NO_ANSWER"
 # an offset message id: address and port in hex (IPv4 or IPv6), and the offset in the commit log
 _OFFSET_ID = re.compile(r"(?:[0-9A-F]{16}|[0-9A-F]{40})(?P<offset>[0-7][0-9A-F]{15})")
 _GROUP = click.option("--group", metavar="NAME", help="Only this consumer group.")
 _TOPIC = click.option("--topic", metavar="NAME", help="Only this topic.")
 _BROKER = click.option("--broker", metavar="NAME", help="Only this broker; all by default.")
+
+
+def _outcome(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """The condition on pull_outcome for the value of --outcome: a status of the store, or a response code by its name or number."""
+    if value is None:
+        return None
+    name = value.upper()
+    if name in ResponseCode.__members__:
+        return f"code = {int(ResponseCode[name])}"
+    if name.isdecimal() and name.isascii() and len(name) <= 9:
+        return f"code = {int(name)}"
+    known = [*GetMessageStatus.__members__, NO_ANSWER, *ResponseCode.__members__]
+    if name in known:
+        return f"outcome = {literal(name)}"
+    raise click.BadParameter(
+        f"expected a status of the store, {NO_ANSWER}, or a response code by its name or number, found {value!r}; the nearest: "
+        f"{', '.join(nearest(name, known))}"
+    )
 
 
 def _show(
@@ -52,21 +79,30 @@ def _show(
     answer(engine, lake, Names(group=group, topic=topic, broker=broker), lambda ask: show_first(ask, [asked]))
 
 
-@cli.command("groups", cls=ExampleCommand, example="pullsim groups --lake lake --sort waited --limit 10")
+@cli.command(
+    "groups",
+    cls=ExampleCommand,
+    example="pullsim groups --lake lake --sort waited --limit 10\n  pullsim groups --lake lake --queues --group orders-consumer",
+)
 @lake_option
 @_GROUP
+@click.option("--queues", is_flag=True, help="A row for each queue of a group instead: its status and why it has it, the worst first.")
 @_BROKER
 @list_options
 def groups_command(
-    lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, engine: Engine
+    lake: str, group: str | None, queues: bool, broker: str | None, sort: str | None, limit: int | None, form: str, engine: Engine
 ) -> None:
     """Show every consumer group: its status, what waits, its dead letters and its clients.
 
     The status is that of the view group_status; UNKNOWN where neither a capture nor `pullsim lag --record` shows the group over time.
     Waited is how long the next message of a queue has waited, at most. A dash is a value that is not known. Json and csv have the
-    columns of the view group_overview.
+    columns of the view group_overview, with --queues those of group_status.
+
+    Why a queue has its status: NO_COMMITS (STOP), no queue of the topic moves; OFFSET_STANDS (STALL), this queue alone does not move;
+    OFFSET_WENT_BACK (REWIND); LAG_NOT_DECREASING (WARN), it moves and gains nothing; NO_OFFSET, NOT_OBSERVED and INCOMPLETE_WINDOW
+    (UNKNOWN), no offset is stored, or too little was seen.
     """
-    _show(engine, lake, GROUP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
+    _show(engine, lake, STATUS_LIST if queues else GROUP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
 
 
 @cli.command("topics", cls=ExampleCommand, example="pullsim topics --lake lake --sort rate")
@@ -79,7 +115,8 @@ def topics_command(
 ) -> None:
     """Show every topic: its messages, size and rate, and the groups that consume it.
 
-    A topic of topics.json without a message has no queue in the store. Lag adds up all groups. Json and csv have the columns of the
+    Rate is the messages a second from the first message in the store to the last; a dash where less than a second lies between these
+    two. A topic of topics.json without a message has no queue in the store. Lag adds up all groups. Json and csv have the columns of the
     view topic_overview.
     """
     _show(engine, lake, TOPIC_LIST, form=form, sort=sort, limit=limit, broker=broker, topic=topic)
@@ -99,6 +136,60 @@ def clients_command(
     Json and csv have the columns of the view client.
     """
     _show(engine, lake, CLIENT_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
+
+
+@cli.command(
+    "pulls",
+    cls=ExampleCommand,
+    example="pullsim pulls --lake lake --group orders-consumer --outcome PULL_OFFSET_MOVED --from 2024-05-01T12:03",
+)
+@lake_option
+@_GROUP
+@_TOPIC
+@click.option("--queue", "queue_id", type=click.IntRange(min=0), metavar="ID", help="Only this queue of the topic; needs --topic.")
+@click.option(
+    "--outcome",
+    callback=_outcome,
+    metavar="NAME|CODE",
+    help="Only pulls that ended so: a status such as OFFSET_TOO_SMALL, or a response code such as PULL_OFFSET_MOVED or 21.",
+)
+@click.option("--from", "since", callback=moment, metavar="TIME", help="Only pulls since then; ms, or a time in UTC.")
+@click.option("--to", "until", callback=moment, metavar="TIME", help="Only pulls before then; ms, or a time in UTC.")
+@_BROKER
+@list_options
+def pulls_command(
+    lake: str,
+    group: str | None,
+    topic: str | None,
+    queue_id: int | None,
+    outcome: str | None,
+    since: int | None,
+    until: int | None,
+    broker: str | None,
+    sort: str | None,
+    limit: int | None,
+    form: str,
+    engine: Engine,
+) -> None:
+    """Show the captured pulls: when, from which offset, how they ended, and the next offset; one pull alone is shown whole.
+
+    The newest comes first. `pullsim explain --request` takes what the column Request has, the end of the requestId. Pulls come from
+    `pullsim capture`. Json and csv have the columns of the view pull_outcome.
+    """
+    if queue_id is not None and topic is None:
+        raise click.UsageError("--queue cannot be used without --topic: each topic has a queue of this number; give --topic too")
+    require_span(since, until, named=("--from", "--to"))
+    more = [
+        "source = 'CAPTURED'",
+        *([] if queue_id is None else [f"queueId = {queue_id}"]),
+        *([] if outcome is None else [outcome]),
+        *([] if since is None else [f"arrivalMicros >= {since}000"]),
+        *([] if until is None else [f"arrivalMicros < {until}000"]),
+    ]
+    given = {"consumerGroup": group, "topic": topic}
+    columns = [column for column in PULL_LIST.columns if given.get(column.name) is None]
+    listing = replace(PULL_LIST, columns=columns)
+    _show(engine, lake, listing, form=form, sort=sort, limit=limit, broker=broker, group=group, topic=topic, more=tuple(more))
 
 
 @cli.command("offsets", cls=ExampleCommand, example="pullsim offsets --lake lake --group orders-consumer --back")

@@ -50,6 +50,36 @@ def hold_option(command: Callable[P, R]) -> Callable[P, R]:
     return click.option("--hold", is_flag=True, help=text)(command)
 
 
+def given_of(options: Mapping[str, object]) -> str:
+    """The names of the options that are given, as in "--out and --vary"; "" where none is.
+
+    Args:
+        options: option -> its value; an option that is not given has None, False, "" or no values.
+    """
+    names = [name for name, value in options.items() if value is not None and value is not False and value not in ("", ())]
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def check_alone(option: str, options: Mapping[str, object], reason: str) -> None:
+    """Check that none of the options is given beside `option`.
+
+    Raises:
+        click.UsageError: one is; the message names all that are, gives the reason, and says to leave them out.
+    """
+    if given := given_of(options):
+        raise click.UsageError(f"{option} cannot be combined with {given}: {reason}; leave {given} out")
+
+
+def check_needed(needed: str, options: Mapping[str, object], reason: str) -> None:
+    """Check that none of the options is given, where the option that they need is not.
+
+    Raises:
+        click.UsageError: one is; the message names all that are, gives the reason, and says to give the option that they need.
+    """
+    if given := given_of(options):
+        raise click.UsageError(f"{given} cannot be used without {needed}: {reason}; give {needed} too")
+
+
 def check_hold(hold: bool, at: str, *, of_table: bool) -> None:
     """Raise if --hold is given without --at request-time, or for the table of captured pulls.
 

@@ -15,12 +15,13 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, engine_options
 from pipeline.commands.given_settings import VERSIONS, GivenSettings, rules_option, settings_options
 from pipeline.commands.options import (
-    at_option,
     behind_option,
     broker_option,
+    check_alone,
     check_behind,
     filters_option,
     format_option,
+    given_of,
     lake_option,
     moment,
 )
@@ -51,7 +52,7 @@ def _text(_context: click.Context, _parameter: click.Parameter, value: str | Non
     "request_id",
     callback=_text,
     metavar="ID",
-    help="A captured pull, by its requestId in pull_request; not with the options of a pull.",
+    help="A captured pull, by its requestId or the end of it, as `pullsim pulls` shows it; not with the options of a pull.",
 )
 @click.option("--group", callback=_text, metavar="NAME", help="Consumer group that pulls.")
 @click.option("--topic", callback=_text, metavar="NAME", help="Topic; one that is not in the store is explained too.")
@@ -102,11 +103,16 @@ def explain_command(
 
     asked = None
     if request_id is not None:
-        others = (group, topic, queue_id, offset, filter_type, expression, at)
-        if registered or any(one is not None for one in others):
-            raise click.UsageError("--request names a captured pull: leave out --group, --topic, --queue, --offset, --expression and --at")
+        others = {"--group": group, "--topic": topic, "--queue": queue_id, "--offset": offset, "--filter-type": filter_type}
+        others |= {"--expression": expression, "--registered": registered, "--at": at}
+        check_alone("--request", others, "the captured pull has these values")
     elif group is None or topic is None or queue_id is None or offset is None:
-        raise click.UsageError("expected --group, --topic, --queue and --offset, or --request with the id of a captured pull")
+        needed = {"--group": group, "--topic": topic, "--queue": queue_id, "--offset": offset}
+        missing = given_of({name: value is None for name, value in needed.items()})
+        raise click.UsageError(
+            f"expected --group, --topic, --queue and --offset, found no {missing}; for a captured pull give --request instead, with an id "
+            "that `pullsim pulls` shows"
+        )
     else:
         asked = ExplainedPull(
             group=group,
@@ -159,8 +165,12 @@ def _names(settings: tuple[str, ...]) -> frozenset[str]:
 @click.option(
     "--versus", multiple=True, metavar="NAME=VALUE", help="A current broker setting, where it is not that of the import; repeatable."
 )
+@click.option(
+    "--at",
+    type=click.Choice(["snapshot", "request-time", "recorded-max"]),
+    help="What of the store a request sees; by default request-time for captured pulls, else snapshot, which is all of it.",
+)
 @click.option("--drain", "with_drain", is_flag=True, help="Count the pulls that it takes to read the same messages (slower).")
-@at_option
 @filters_option
 @behind_option
 @broker_option
@@ -193,7 +203,10 @@ def whatif_command(
     from pipeline.replay.replay_run import ReplayOptions
 
     if not settings.options and not versus:
-        raise click.UsageError("expected a setting to change with --set or --versus, found none")
+        raise click.UsageError(
+            "expected a setting to change, found none; give --set NAME=VALUE, or --versus NAME=VALUE for the current value"
+        )
+    at = at or ("request-time" if requests is None else "snapshot")
     check_behind(behind, at, others={"--drain": with_drain})
     settings.check()
     other = replace(settings, options=versus)

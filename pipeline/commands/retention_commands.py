@@ -12,7 +12,7 @@ import click
 from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, engine_option, engine_options
 from pipeline.commands.given_settings import GivenSettings, settings_options
-from pipeline.commands.options import broker_option, format_option, lake_option, moment
+from pipeline.commands.options import broker_option, check_needed, format_option, lake_option, moment
 from pipeline.settings.quantities import size_in_bytes
 from pipeline.terminal import progress_to_stderr, show_values
 
@@ -97,12 +97,14 @@ def retention_command(
 
     A row is a group and topic, with --topic a queue. The first time is that at which the file with the next message is deleted, the
     second that at which the group, at its rate, loses messages. Keep h is the least fileReservedTime that keeps them. Where no loss is
-    foreseen, the last column says why (docs/retention.md). As json and csv a row is a queue, and times are in ms.
+    foreseen, the last column says why: NOTHING_WAITS; IN_TIME, all is consumed before; NO_RATE, how fast the group consumes is not known;
+    NOT_DELETED, the file stays; NO_OFFSET and NO_QUEUE; NO_FILE, a file of the queue is missing. As json and csv a row is a queue, and
+    times are in ms.
     """
     from pipeline.lag.retention import RetentionQuestion
 
-    if disk_used is not None and disk_size is None:
-        raise click.UsageError("--disk-used goes with --disk-size")
+    if disk_size is None:
+        check_needed("--disk-size", {"--disk-used": disk_used}, "the room on a disk follows from both")
     settings.check()
 
     def question(stored: Mapping[str, str]) -> RetentionQuestion:

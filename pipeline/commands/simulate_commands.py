@@ -9,7 +9,7 @@ from pipeline.commands.engine import Engine, engine_options
 from pipeline.commands.given_settings import GivenSettings, settings_options
 from pipeline.commands.listed import Names, answer
 from pipeline.commands.new_run import now, run_id
-from pipeline.commands.options import FORMATS, lake_option
+from pipeline.commands.options import FORMATS, check_alone, check_needed, lake_option
 from pipeline.lake.asking import Ask
 from pipeline.terminal import progress_to_stderr, say
 
@@ -61,14 +61,13 @@ def simulate_command(
     of commits from captured traffic. What the lake does not tell stands as a guess, and its comment says so.
     """
     if from_group is not None:
-        if scenario is not None or varied or out or write_store:
-            raise click.UsageError("--from-group only prints a scenario: leave --scenario, --vary, --out and --write-store out")
+        others = {"--scenario": scenario, "--vary": varied, "--out": out, "--write-store": write_store}
+        check_alone("--from-group", others, "it prints a scenario, and simulates nothing")
         _print_scenario(engine, lake, broker, from_group, topic)
         return
     if scenario is None:
         raise click.UsageError("expected --scenario FILE, or --from-group NAME to print one, found neither")
-    if topic is not None:
-        raise click.UsageError("--topic goes with --from-group; a scenario names its topic itself")
+    check_needed("--from-group", {"--topic": topic}, "a scenario file names its topic itself")
     _simulate(engine, lake, scenario, seeds, varied, out, write_store, form, broker, settings)
 
 
@@ -106,11 +105,14 @@ def _simulate(
     store_settings = settings.over()
     if not write_store and store_settings.given:
         raise click.UsageError(
-            "--set and --properties go with --write-store; settings that are simulated stand in the scenario, under [broker]"
+            "--set and --properties cannot be used without --write-store: the settings that are simulated stand in the scenario, under "
+            "[broker]; write them there, or give --write-store too"
         )
     if write_store:
         if len(variants) * seeds > 1:
-            raise click.UsageError(f"--write-store goes with one variant and one seed, found {len(variants)} and {seeds}")
+            raise click.UsageError(
+                f"--write-store: expected one variant and one seed, found {len(variants)} and {seeds}; leave --vary and --seeds out"
+            )
         with located(scenario, text):
             check_writable(variants[0].scenario, write_store, scenario, store_settings)
     with engine.session("long", workers=True) as spark:

@@ -56,7 +56,9 @@ def sql_command(query: str | None, lake: str, file: str | None, allow_files: boo
     if allow_files and engine.choice == "duckdb":
         raise click.UsageError("--allow-files cannot be combined with --engine duckdb: only Spark reads and writes other files")
     text = text_of(file) if query is None else query
-    with Answers(replace(engine, choice="spark") if allow_files else engine, lake, form, allow_files=allow_files) as answers:
+    with Answers(
+        replace(engine, choice="spark", chosen_by="--allow-files") if allow_files else engine, lake, form, allow_files=allow_files
+    ) as answers:
         if text is None:
             run_prompt(answers, prompting())
         else:

@@ -180,7 +180,7 @@ def pace_command(
     from pipeline.pace.request_pace import Pace
 
     if speed is not None and rate is not None:
-        raise click.UsageError("expected --speed or --rate, found both")
+        raise click.UsageError("--speed cannot be combined with --rate: each sets the pace; give one of them")
     feed, requests = feed_of(file, pace=Pace(speed=speed, rate=rate, tick_seconds=tick), faults=faults, seed=seed, loop=loop)
     progress_to_stderr(f"feeding the {requests:,} requests of {file}, {loop:,} times, as {feed.id}")
     with told_to_stop() as stop:

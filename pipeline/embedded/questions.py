@@ -167,6 +167,8 @@ def _require_known(tree: exp.Expr) -> None:
         if isinstance(table.this, exp.Anonymous):
             if table.this.name.lower() not in FUNCTIONS:
                 raise NotSupportedError(f"the function {table.this.name} is left to Spark")
+        elif table.name.lower() in set(FUNCTIONS) - known:
+            raise LakeError(f"{table.name!r} is a function, found it without parentheses; write {table.name}()")
         elif table.name.lower() not in known:
             near = ", ".join(nearest(table.name, RELATIONS))
             raise LakeError(f"there is no table or view {table.name!r}; the nearest known: {near}")

@@ -240,6 +240,9 @@ def _replace(tasks: Tasks, writer: LakeWriter, placement: Placement, rows: Seque
             files = [file for step in written for file in step.result()]
             for step in replaced:
                 step.result()
+        except BaseException:  # such as Ctrl-C
+            tasks.cancel()
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
     for table, found in writers.items():

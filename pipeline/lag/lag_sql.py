@@ -44,6 +44,8 @@ GROUPS: Final = (
 )
 # the condition of group_status for a group that is in trouble
 IN_TROUBLE: Final = "status IN ('STOP', 'STALL', 'REWIND')"
+# how bad a status of group_status is, the worst least
+WORST_FIRST: Final = "CASE status WHEN 'REWIND' THEN 0 WHEN 'STALL' THEN 1 WHEN 'STOP' THEN 2 WHEN 'WARN' THEN 3 ELSE 4 END"
 TOPICS: Final = ("topic", "topic", ("consumer_offset", "queue", "topic_config", "offset_history", "pull_request"))
 
 

@@ -174,7 +174,9 @@ def _forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast
 def _disk(size: int, used: int | None, stored: int) -> Disk:
     used = stored if used is None else used
     if used > size:
-        raise LakeError(f"expected a disk of at least {used} bytes, which are used, found --disk-size {size}")
+        raise LakeError(
+            f"--disk-size: expected {used:,} bytes or more, as so many are used, found {size:,}; give the size of the whole disk"
+        )
     return Disk(size, used)
 
 

@@ -27,6 +27,7 @@ class Kind(Enum):
 
     TEXT = "text"
     PROSE = "text whose begin says most"
+    ID = "text that is typed again, so it is never shortened"
     COUNT = "count"
     SIZE = "bytes"
     RATE = "messages a second"
@@ -35,7 +36,7 @@ class Kind(Enum):
     DURATION = "ms"
 
 
-TEXTS: Final = frozenset({Kind.TEXT, Kind.PROSE})
+TEXTS: Final = frozenset({Kind.TEXT, Kind.PROSE, Kind.ID})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class AskedListing:
         headers = {column.header.lower(): column.name for column in (*self.listing.columns, BROKER)}
         known = {one.lower(): one for one in self.listing.names} | headers
         if name.lower() not in known or direction not in {"", "asc", "desc"}:
-            near = ", ".join(nearest(name.lower(), known))
+            near = ", ".join(nearest(name, [column.header for column in (*self.listing.columns, BROKER)] + self.listing.names))
             raise ListingError(
                 f"--sort: expected a column, and :asc or :desc after it where you like, found {self.sort!r}; the nearest: {near}"
             )

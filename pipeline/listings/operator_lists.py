@@ -1,11 +1,11 @@
-"""The lists of the operator's commands: groups, topics, clients, moves of offsets, messages, dead letters, open transactions,
+"""The lists of the operator's commands: groups, topics, clients, pulls, moves of offsets, messages, dead letters, transactions,
 delays, timers, POP, lag."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pipeline.lag.lag_sql import IN_TROUBLE
+from pipeline.lag.lag_sql import IN_TROUBLE, WORST_FIRST
 from pipeline.listings.listing import Kind, Listing, Shown, Totals
 from pipeline.settings.quantities import duration_text, size_text
 
@@ -35,7 +35,7 @@ def _of_groups(total: Totals) -> str:
     return _sentence(
         _count(total["groups"], "group"),
         f"{_count(total['waiting'], 'message waits', 'messages wait')} in {_count(total['behind'], 'group')}",
-        f"{total['trouble']:,} stopped, stalled or went back (pullsim sql: group_status)" if total["trouble"] else None,
+        f"{total['trouble']:,} stopped, stalled or went back (pullsim groups --queues tells why)" if total["trouble"] else None,
         f"the status of {total['unjudged']:,} is not known" if total["unjudged"] else None,
         f"the lag of {total['unknown']:,} is not known" if total["unknown"] else None,
         _past_the_end(total["negative"]),
@@ -78,6 +78,43 @@ GROUP_LIST: Final = Listing(
         "dead": "coalesce(sum(dlqMessages), 0L)",
     },
     verdict=_of_groups,
+)
+
+
+def _of_queues(total: Totals) -> str:
+    if not total["rows"]:
+        return "no group has stored an offset"
+    return _sentence(
+        f"{_count(total['rows'], 'queue')} of {_count(total['groups'], 'group')}",
+        f"{total['trouble']:,} stopped, stalled or went back" if total["trouble"] else None,
+        f"the lag of {total['warned']:,} does not become less" if total["warned"] else None,
+        f"{total['fine']:,} OK" if total["fine"] else None,
+        f"{total['unjudged']:,} not known" if total["unjudged"] else None,
+        "pullsim groups --help explains the rules",
+    )
+
+
+STATUS_LIST: Final = Listing(
+    view="group_status",
+    columns=(
+        Shown("consumerGroup", "Group"),
+        Shown("topic", "Topic"),
+        Shown("queueId", "QID", Kind.COUNT),
+        Shown("status", "Status"),
+        Shown("why", "Why", Kind.ID),
+        Shown("lag", "Lag", Kind.COUNT),
+        Shown("committedAt", "Committed (UTC)", Kind.MILLIS),
+        Shown("seenIn", "Seen in"),
+    ),
+    order=f"{WORST_FIRST}, status = 'OK', lag DESC NULLS LAST, consumerGroup, topic, queueId, brokerName",
+    totals={
+        "groups": "count(DISTINCT consumerGroup)",
+        "trouble": f"count_if({IN_TROUBLE})",
+        "warned": "count_if(status = 'WARN')",
+        "fine": "count_if(status = 'OK')",
+        "unjudged": "count_if(status = 'UNKNOWN')",
+    },
+    verdict=_of_queues,
 )
 
 
@@ -150,6 +187,64 @@ CLIENT_LIST: Final = Listing(
         "gone": _named("state IN ('UNREGISTERED', 'CLOSED')", _CLIENT),
     },
     verdict=_of_clients,
+)
+
+
+def _of_pulls(total: Totals) -> str:
+    if not total["rows"]:
+        return "no such pull was captured; pullsim capture reads captured traffic"
+    return _sentence(
+        f"{_count(total['rows'], 'pull')} of {_count(total['groups'], 'group')}",
+        f"{total['found']:,} found messages" if total["found"] else None,
+        f"{total['nothing']:,} found none" if total["nothing"] else None,
+        f"{total['moved']:,} sent to another offset (PULL_OFFSET_MOVED)" if total["moved"] else None,
+        f"{total['refused']:,} refused" if total["refused"] else None,
+        f"{total['unanswered']:,} without a captured answer" if total["unanswered"] else None,
+        "pullsim explain --request REQUEST explains one",
+    )
+
+
+PULL_LIST: Final = Listing(
+    view="pull_outcome",
+    columns=(
+        Shown("arrivalMicros", "Time (UTC)", Kind.MICROS),
+        Shown("consumerGroup", "Group"),
+        Shown("topic", "Topic"),
+        Shown("queueId", "QID", Kind.COUNT),
+        Shown("queueOffset", "Offset", Kind.COUNT),
+        Shown("outcome", "Outcome"),
+        Shown("nextBeginOffset", "Next", Kind.COUNT),
+        Shown("request", "Request", Kind.ID),
+    ),
+    details=(
+        Shown("arrivalMicros", "Time (UTC)", Kind.MICROS),
+        Shown("brokerName", "Broker"),
+        Shown("consumerGroup", "Group"),
+        Shown("topic", "Topic"),
+        Shown("queueId", "QID", Kind.COUNT),
+        Shown("queueOffset", "Offset", Kind.COUNT),
+        Shown("maxMsgNums", "Messages asked for", Kind.COUNT),
+        Shown("outcome", "Outcome"),
+        Shown("code", "Code", Kind.COUNT),
+        Shown("nextBeginOffset", "Next offset", Kind.COUNT),
+        Shown("minOffset", "Min offset", Kind.COUNT),
+        Shown("maxOffset", "Max offset", Kind.COUNT),
+        Shown("bodyBytes", "Messages given", Kind.SIZE),
+        Shown("heldMillis", "Held for", Kind.DURATION),
+        Shown("request", "Request", Kind.ID),
+        Shown("requestId", "Request in full", Kind.ID),
+    ),
+    order="arrivalMicros DESC NULLS LAST, requestId, brokerName",
+    totals={
+        "groups": "count(DISTINCT consumerGroup)",
+        "found": "count_if(code = 0)",
+        "nothing": "count_if(code IN (19, 20))",
+        "moved": "count_if(code = 21)",
+        "refused": "count_if(code NOT IN (0, 19, 20, 21))",
+        "unanswered": "count_if(code IS NULL)",
+    },
+    verdict=_of_pulls,
+    more={"request": "regexp_extract(requestId, '[^:]*$', 0)"},
 )
 
 

@@ -34,6 +34,7 @@ def _text(value: Any) -> str:
 _TEXTS: Final[dict[Kind, Callable[[Any], str]]] = {
     Kind.TEXT: _text,
     Kind.PROSE: _text,
+    Kind.ID: _text,
     Kind.COUNT: lambda value: f"{value:,}",
     Kind.SIZE: lambda value: size_text(float(value)),
     Kind.RATE: lambda value: rate_text(float(value)),
@@ -98,9 +99,9 @@ def _show_whole(columns: Sequence[Shown], places: Mapping[str, int], row: Sequen
 def fitted(columns: Sequence[Shown], texts: Sequence[Sequence[str]]) -> list[list[str]]:
     """Return the texts of a table, the longest of its columns of text shortened until the table is WIDTH wide."""
     widths = [max(map(cell_len, (column.header, *(row[place] for row in texts)))) for place, column in enumerate(columns)]
-    of_text = [place for place, column in enumerate(columns) if column.kind in TEXTS]
+    of_text = [place for place, column in enumerate(columns) if column.kind in TEXTS - {Kind.ID}]
     over = sum(widths) + _GAP * (len(widths) - 1) - WIDTH
-    while over > 0 and widths[longest := max(of_text, key=widths.__getitem__)] > _LEAST:
+    while over > 0 and of_text and widths[longest := max(of_text, key=widths.__getitem__)] > _LEAST:
         widths[longest] -= 1
         over -= 1
     return [[_cut(*cell) for cell in zip(row, widths, columns, strict=True)] for row in texts]

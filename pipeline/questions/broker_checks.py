@@ -27,6 +27,8 @@ from udfs.pull.pull_result import response_code
 
 _TOPIC = ("readQueueNums", "perm")
 _GROUP = ("consumeEnable", "consumeBroadcastEnable")
+# as many captured pulls as a message names where an id is the end of several
+_SEVERAL = 3
 _REQUIRED = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums")
 
 
@@ -69,14 +71,24 @@ class BrokerChecks:
 def captured_pull(broker: OpenedBroker, request_id: str, settings: BrokerSettings) -> ExplainedPull:
     """Return a captured pull of the broker, with the filter that its group had registered.
 
+    Args:
+        broker: the broker that was asked.
+        request_id: a requestId, or the end of one that no other has.
+        settings: of the broker.
+
     Raises:
-        LakeError: the lake has no captured pull with this requestId, or one that lacks a field, so that the broker throws.
+        LakeError: the lake has no captured pull with this requestId, or several, or one that lacks a field, so that the broker throws.
     """
-    row = broker.table(ct.PULL_REQUEST).where(F.col("requestId") == request_id).first()
+    found = broker.table(ct.PULL_REQUEST).where(F.endswith("requestId", F.lit(request_id))).limit(_SEVERAL).collect()
+    row = next((one for one in found if len(found) == 1 or one["requestId"] == request_id), None)
     if row is None:
+        of = f"of a captured pull of broker {broker.name!r}"
+        if found:
+            ids = ", ".join(sorted(one["requestId"] for one in found))
+            raise LakeError(f"--request {request_id}: expected the requestId {of}, found the end of several; give one in full: {ids}")
         raise LakeError(
-            f"--request {request_id}: expected the requestId of a captured pull of broker {broker.name!r}, found none; the table "
-            "pull_request has them"
+            f"--request {request_id}: expected the requestId {of}, or its end, found none; `pullsim pulls --lake {broker.lake.root}` "
+            "shows them"
         )
     lacks = [name for name in _REQUIRED if row[name] is None]
     if lacks:

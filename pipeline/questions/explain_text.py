@@ -117,16 +117,16 @@ def show(explanation: Explanation, *, every_entry: bool) -> None:
     for line in _head(explanation):
         say(line)
     trace = explanation.traced.trace
+    runs = [[entry] for entry in entries] if every_entry else list(_runs(entries))
     if trace is not None:
         for line in _checks(explanation):
             say(line)
         if entries:
             say("")
-            folded = [_row(run) for run in (([entry] for entry in entries) if every_entry else _runs(entries))]
-            show_table(_COLUMNS, folded)
+            show_table(_COLUMNS, [_row(run) for run in runs])
         if trace.end is not End.NO_SCAN:
             say(f"\nended: {_end(explanation, entries)}")
-    for line in _tail(explanation, entries):
+    for line in _tail(explanation, entries, is_folded=len(runs) < len(entries)):
         say(line)
 
 
@@ -162,7 +162,9 @@ def _checks(explanation: Explanation) -> Iterator[str]:
         if holds:
             to_max = explanation.settings.rules.overflow_badly_goes_to_max and check.status is GetMessageStatus.OFFSET_OVERFLOW_BADLY
             sent_to = "maxOffset" if to_max else check.corrected
-            yield f"  {status}: {check.meaning}; next offset: {_corrected(explanation.settings, sent_to)}"
+            below = check.status is GetMessageStatus.OFFSET_TOO_SMALL and pull.offset < 0
+            meaning = "no message ever had an offset below 0" if below else check.meaning
+            yield f"  {status}: {meaning}; next offset: {_corrected(explanation.settings, sent_to)}"
             return
     if traced.trace.end is End.NOT_STARTED:
         yield f"  maxMsgNums {pull.max_msg_nums}: the list of messages cannot be made"
@@ -240,11 +242,12 @@ def _end(explanation: Explanation, entries: Sequence[ScannedEntry]) -> str:
     return f"{trace.end.value}, at {trace.window_end}"
 
 
-def _tail(explanation: Explanation, entries: Sequence[ScannedEntry]) -> Iterator[str]:
+def _tail(explanation: Explanation, entries: Sequence[ScannedEntry], *, is_folded: bool) -> Iterator[str]:
     counted = Counter(entry.fate for entry in entries)
     passed = {fate: count for fate, count in counted.items() if fate.value.startswith(("not", "removed", "passed"))}
     if passed:
-        yield "passed over: " + "; ".join(f"{count:,} {fate.value}" for fate, count in passed.items())
+        each = "; --all shows each entry" if is_folded else ""
+        yield "passed over: " + "; ".join(f"{count:,} {fate.value}" for fate, count in passed.items()) + each
     if dropped := [entry for entry in entries if entry.client_drops]:
         yield f"dropped by the client: {len(dropped):,} of {counted[Fate.TAKEN]:,} messages given"
     yield ""

@@ -20,7 +20,7 @@ from pipeline.capture.replay_captured import captured_pulls
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.drain import SIDES, Drained, drain
 from pipeline.replay.answer_lines import ANSWER_FIELDS
-from pipeline.replay.replay import RequestProfile
+from pipeline.replay.replay import At, RequestProfile
 from pipeline.replay.replay_job import answer, check_timestamps
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.request_file import RequestFile, scan_file
@@ -57,6 +57,7 @@ class WhatIf:
     Attributes:
         settings: both values of each setting that was given for either set.
         notes: messages about given settings that change no answer.
+        at: which part of the store a pull sees.
         pulls: number of pulls.
         changed: number of pulls with different answers.
         measures: both values of each measure; None where a divisor is 0.
@@ -69,6 +70,7 @@ class WhatIf:
 
     settings: dict[str, tuple[Any, Any]]
     notes: tuple[str, ...]
+    at: At
     pulls: int
     changed: int
     measures: dict[str, tuple[Any, Any]]
@@ -136,6 +138,7 @@ def what_if(
     return WhatIf(
         settings={name: (both[0].value(name), both[1].value(name)) for name in sorted(given)},
         notes=(*notes_on(given), *_notes_on_place(given, measures, sums["changed"])),
+        at=options.at,
         pulls=sums["pulls"],
         changed=sums["changed"],
         measures=measures,

@@ -7,14 +7,22 @@ import io
 import json
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from pipeline.questions.drain import SIDES, Drained
 from pipeline.questions.what_if import WhatIf
+from pipeline.replay.replay import At
 from pipeline.terminal import say, show_table
 
 # columns of the CSV: part of the result, name of the value, value of each side, number of pulls
 CSV_COLUMNS = ("part", "name", *SIDES, "pulls")
+
+
+_SEEN: Final[dict[At, str]] = {
+    "snapshot": "all of the store",
+    "request-time": "the store as of its own time",
+    "recorded-max": "its queue up to the recorded maxOffset",
+}
 
 
 def as_json(result: WhatIf) -> dict[str, Any]:
@@ -22,6 +30,7 @@ def as_json(result: WhatIf) -> dict[str, Any]:
     return {
         "settings": {name: _pair(values) for name, values in result.settings.items()},
         "notes": list(result.notes),
+        "at": result.at,
         "pulls": result.pulls,
         "changed": result.changed,
         "measures": {name: _pair(values) for name, values in result.measures.items()},
@@ -76,7 +85,8 @@ def show(result: WhatIf) -> None:
         say("")
     show_table(("setting", *SIDES), [(name, *map(_text, values)) for name, values in result.settings.items()])
     share = f" ({100 * result.changed / result.pulls:.1f} %)" if result.pulls else ""
-    say(f"\n{result.pulls:,} pulls, {result.changed:,} answered differently{share}\n")
+    say(f"\n{result.pulls:,} pulls, {result.changed:,} answered differently{share}")
+    say(f"each pull sees {_SEEN[result.at]}\n")
     show_table(("", *SIDES, "change"), [_compared(name, *values) for name, values in result.measures.items()])
     if result.changed:
         say("")

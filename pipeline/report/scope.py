@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pipeline.delta.delta_sql import literal
 from pipeline.lake.asking import Row
 from pipeline.report.window import Window
-from pipeline.settings.quantities import LAST_OF_YEAR_9999
+from pipeline.settings.quantities import LAST_OF_YEAR_9999, utc_time
 from store_format.errors import UnusableInputError
 
 
@@ -32,7 +32,11 @@ def require_span(since: int | None, until: int | None, *, named: tuple[str, str]
             found = f"{stamp} ms since 1970; leave {name} out for no limit"
             raise ReportArgumentError(f"{name}: expected a time from 1970 to the year 9999, found {found}")
     if since is not None and until is not None and since >= until:
-        raise ReportArgumentError(f"{named[0]}: expected a time before that of {named[1]}, found {since} and {until} ms since 1970")
+        raise ReportArgumentError(f"{named[0]}: expected a time before that of {named[1]}, found {_text(since)} and {_text(until)}")
+
+
+def _text(stamp: int) -> str:
+    return f"{utc_time(stamp):%Y-%m-%d %H:%M:%S}.{stamp % 1000:03} UTC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from pipeline.files.output_file import OutputError
 
 LOCALHOST: Final = "127.0.0.1"
-_ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):)?(?P<port>[0-9]{1,5})")
+_ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):)?(?P<port>[0-9]{1,10})")
 # seconds in which a client must send its request, and take each piece of the answer
 _CLIENT_SECONDS: Final = 10.0
 # requests that are answered at once; more are cut off
@@ -152,7 +152,7 @@ def serving(target: str, application: WSGIApplication, what: str, *, request_sec
     """
     found = _ADDRESS.fullmatch(target)
     if found is None:
-        raise OutputError(f"{target}: expected PORT or HOST:PORT to serve {what} from")
+        raise OutputError(f"{target}: expected PORT or HOST:PORT to serve {what} from, as in 8099 or 0.0.0.0:8099")
     host = LOCALHOST if found["host"] is None else str(found["host"]).strip("[]")
     try:
         server = make_server(host, int(found["port"]), application, _ServerV6 if ":" in host else _Server, _Handler)

@@ -13,7 +13,7 @@ CREATE OR REPLACE TEMPORARY VIEW hot_queue (
   timesFairShare COMMENT 'messagesShare times the queues of the topic: 1 where all queues get the same',
   firstStoreTimestamp COMMENT 'storeTimestamp of the oldest of them, ms; NULL where there is none',
   lastStoreTimestamp COMMENT 'storeTimestamp of the newest of them, ms; NULL where there is none',
-  messagesPerSecond COMMENT 'messages in a second, from the first to the last; NULL where there are fewer than two, or all are of one millisecond'
+  messagesPerSecond COMMENT 'messages in a second, from the first to the last; NULL where less than a second lies between these two'
 )
 COMMENT 'How messages are spread over the queues of a topic.'
 AS
@@ -36,6 +36,6 @@ SELECT
   try_divide(bytes, sum(bytes) OVER topic),
   try_divide(messages * count(*) OVER topic, sum(messages) OVER topic),
   firstStoreTimestamp, lastStoreTimestamp,
-  try_divide((messages - 1) * 1000D, lastStoreTimestamp - firstStoreTimestamp)
+  CASE WHEN lastStoreTimestamp - firstStoreTimestamp >= 1000 THEN (messages - 1) * 1000D / (lastStoreTimestamp - firstStoreTimestamp) END
 FROM sized
 WINDOW topic AS (PARTITION BY brokerName, topic)

@@ -10,7 +10,7 @@ CREATE OR REPLACE TEMPORARY VIEW topic_size (
   bytesPerMessage COMMENT 'their bytes on the average; NULL where there is none',
   firstStoreTimestamp COMMENT 'storeTimestamp of the oldest of them, ms; NULL where there is none',
   lastStoreTimestamp COMMENT 'storeTimestamp of the newest of them, ms; NULL where there is none',
-  messagesPerSecond COMMENT 'messages in a second, from the first to the last; NULL where there are fewer than two, or all are of one millisecond',
+  messagesPerSecond COMMENT 'messages in a second, from the first to the last; NULL where less than a second lies between these two',
   bytesPerSecond COMMENT 'bytes in a second, likewise'
 )
 COMMENT 'Topics by size and rate.'
@@ -35,6 +35,6 @@ SELECT
   queues, offsets, messages, bytes,
   try_divide(bytes, messages),
   firstStoreTimestamp, lastStoreTimestamp,
-  try_divide((messages - 1) * 1000D, lastStoreTimestamp - firstStoreTimestamp),
-  CASE WHEN messages > 1 THEN try_divide(bytes * 1000D, lastStoreTimestamp - firstStoreTimestamp) END
+  CASE WHEN lastStoreTimestamp - firstStoreTimestamp >= 1000 THEN (messages - 1) * 1000D / (lastStoreTimestamp - firstStoreTimestamp) END,
+  CASE WHEN lastStoreTimestamp - firstStoreTimestamp >= 1000 THEN bytes * 1000D / (lastStoreTimestamp - firstStoreTimestamp) END
 FROM topics

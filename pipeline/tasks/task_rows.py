@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from pipeline.delta.table_files import FILES_DDL, FileWriter, write_tables
 from pipeline.schema.table import Table
-from pipeline.tasks.work import Batches, Make, SparkWork, Work
+from pipeline.tasks.work import Batches, Make, SparkWork, Work, until
 
 # descriptions of a task's work, names of the wanted tables -> batches of rows, each with its table's name
 ReadTables = Callable[[Batches, frozenset[str]], Iterator[tuple[str, pa.RecordBatch]]]
@@ -54,11 +54,12 @@ class TaskRows:
 
     def files(self, writers: Iterable[FileWriter]) -> list[dict[str, Any]]:
         """Write the tables of `writers` in one go over the work; gives a row of FILES_DDL for each file, in the order of tasks."""
-        read, all_writers = self.read, tuple(writers)
+        read, all_writers, stop = self.read, tuple(writers), self.work.stop
         names = frozenset(writer.table for writer in all_writers)
 
         def write(work: Batches) -> Batches:
-            return write_tables(all_writers, read(work, names))
+            rows = read(work, names)
+            return write_tables(all_writers, rows if stop is None else until(stop, rows))
 
         return self.work.mapped(write, FILES_DDL).rows() if all_writers else []
 

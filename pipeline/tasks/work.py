@@ -5,8 +5,9 @@ The functions that make the rows are the same: they get Arrow batches and give A
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, Protocol, Self, TypeVar
@@ -32,8 +33,17 @@ class NoSessionError(Exception):
     """Something needs Spark, and there is no session. An import that raises it has committed nothing."""
 
 
+class StoppedError(Exception):
+    """Work of this process ended before its end, because `Tasks.cancel` was called."""
+
+
 class Work(Protocol):
     """Rows in partitions, each of which is the work of a task."""
+
+    @property
+    def stop(self) -> threading.Event | None:
+        """Set when the work is to end; None where the end of the session ends it."""
+        ...
 
     def select(self, names: Sequence[str]) -> Self:
         """The columns of these names."""
@@ -93,6 +103,10 @@ class Tasks(Protocol):
         """Rows that this process has."""
         ...
 
+    def cancel(self) -> None:
+        """Let the work of this process that runs in other threads end with StoppedError at its next batch of rows."""
+        ...
+
 
 def items_of(work: Batches, items: Sequence[Item]) -> Iterator[Item]:
     """The items of a task, by the batches of its rows of `Tasks.of_items`."""
@@ -121,6 +135,11 @@ class SparkWork:
     """The rows of a DataFrame."""
 
     frame: DataFrame
+
+    @property
+    def stop(self) -> None:
+        """As Work says."""
+        return
 
     def select(self, names: Sequence[str]) -> SparkWork:
         """As Work says."""
@@ -175,6 +194,9 @@ class SparkTasks:
         """As Tasks says."""
         return SparkWork(frame_of(self.spark, rows))
 
+    def cancel(self) -> None:
+        """As Tasks says; the end of the session ends the jobs."""
+
 
 # this process -------------------------------------------------------------------------------------------------------------------------
 
@@ -185,16 +207,17 @@ class DriverWork:
 
     schema: pa.Schema
     batches: Callable[[], Batches]
+    stop: threading.Event
 
     def select(self, names: Sequence[str]) -> DriverWork:
         """As Work says."""
         schema = pa.schema([self.schema.field(name) for name in names])
-        return DriverWork(schema, lambda: (batch.select([*names]) for batch in self.batches()))
+        return DriverWork(schema, lambda: (batch.select([*names]) for batch in self.batches()), self.stop)
 
     def mapped(self, make: Make, schema: str) -> DriverWork:
         """As Work says."""
         typed = arrow_of(schema)
-        return DriverWork(typed, lambda: (_typed(batch, typed) for batch in make(self.batches())))
+        return DriverWork(typed, lambda: (_typed(batch, typed) for batch in until(self.stop, make(self.batches()))), self.stop)
 
     def spread(self, parts: int) -> DriverWork:
         """As Work says."""
@@ -202,23 +225,21 @@ class DriverWork:
 
     def ordered(self, parts: int, by: Sequence[str]) -> DriverWork:
         """As Work says."""
-        return DriverWork(self.schema, lambda: iter(self._table().sort_by([(name, "ascending") for name in by]).to_batches()))
+        return replace(self, batches=lambda: iter(self._table().sort_by([(name, "ascending") for name in by]).to_batches()))
 
     def distinct(self, key: Sequence[str]) -> DriverWork:
         """As Work says."""
-        return DriverWork(self.schema, lambda: iter(_first_rows(self._table(), key).to_batches()))
+        return replace(self, batches=lambda: iter(_first_rows(self._table(), key).to_batches()))
 
     def joined(self, other: DriverWork) -> DriverWork:
         """As Work says."""
         names = self.schema.names
-        return DriverWork(
-            self.schema, lambda: chain(self.batches(), (_typed(batch.select(names), self.schema) for batch in other.batches()))
-        )
+        return replace(self, batches=lambda: chain(self.batches(), (_typed(batch.select(names), self.schema) for batch in other.batches())))
 
     def once(self) -> DriverWork:
         """As Work says, at once: the rows are few."""
         made = [*self.batches()]
-        return DriverWork(self.schema, lambda: iter(made))
+        return replace(self, batches=lambda: iter(made))
 
     def rows(self) -> list[dict[str, Any]]:
         """As Work says."""
@@ -231,6 +252,18 @@ class DriverWork:
 
     def _table(self) -> pa.Table:
         return pa.Table.from_batches(self.batches(), self.schema)
+
+
+def until(stop: threading.Event, rows: Iterator[Item]) -> Iterator[Item]:
+    """The rows, each looked at for the stop before it is given.
+
+    Raises:
+        StoppedError: the stop is set.
+    """
+    for row in rows:
+        if stop.is_set():
+            raise StoppedError
+        yield row
 
 
 def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -248,6 +281,8 @@ def _first_rows(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 class DriverTasks:
     """This process."""
 
+    _stop: threading.Event = field(default_factory=threading.Event)
+
     @property
     def parallelism(self) -> int:
         """As Tasks says."""
@@ -256,8 +291,12 @@ class DriverTasks:
     def of_items(self, items: Sequence[object]) -> DriverWork:
         """As Tasks says."""
         batch = pa.RecordBatch.from_arrays([pa.array(np.arange(len(items)))], schema=_ITEMS_ARROW)
-        return DriverWork(_ITEMS_ARROW, lambda: iter([batch]))
+        return DriverWork(_ITEMS_ARROW, lambda: iter([batch]), self._stop)
 
     def of_rows(self, rows: pa.Table) -> DriverWork:
         """As Tasks says."""
-        return DriverWork(rows.schema, lambda: iter(rows.to_batches()))
+        return DriverWork(rows.schema, lambda: iter(rows.to_batches()), self._stop)
+
+    def cancel(self) -> None:
+        """As Tasks says."""
+        self._stop.set()

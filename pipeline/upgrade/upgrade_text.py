@@ -62,7 +62,7 @@ def _of_groups(result: Upgrade) -> str:
 
 
 def _messages(count: int) -> str:
-    return "1 message" if count == 1 else f"{count:,} messages"
+    return "one message" if count == 1 else f"{count:,} messages"
 
 
 def _queues(count: int) -> str:

@@ -181,11 +181,27 @@ def test_a_captured_pull_is_explained_to_the_code_and_offset_that_the_broker_ans
         if code in {0, 21}:
             assert told["answer"]["nextBeginOffset"] == chosen[code]["recordedNextBeginOffset"]
         assert told["recordedAnswer"]["code"] == code
-    code_, out, _ = pullsim("explain", "--lake", captured / "lake", "--request", chosen[17]["requestId"])
+    end = chosen[17]["requestId"].rpartition(":")[2]
+    code_, out, _ = pullsim("explain", "--lake", captured / "lake", "--request", end)
     assert (code_, out.splitlines()[-2].startswith("the broker answers 17 TOPIC_NOT_EXIST")) == (0, True)
     assert out.splitlines()[-1].startswith("captured: 17 TOPIC_NOT_EXIST")
     code_, out, err = pullsim("explain", "--lake", captured / "lake", "--request", "nobody")
     assert (code_, out, "expected the requestId of a captured pull" in err) == (2, "", True)
+    code_, out, err = pullsim("explain", "--lake", captured / "lake", "--request", end[-1])
+    assert (code_, out, "found the end of several; give one in full: " in err) == (2, "", True)
+
+
+def test_captured_pulls_see_no_message_that_came_later(pullsim: Pullsim, captured: Path) -> None:
+    """As many find messages as in the broker's log, but for a few at whose moment a message came, or whose answer was not captured."""
+    recorded = sum(
+        1 for one in exchanges(captured) if one["request"]["code"] == PULL_MESSAGE and (one.get("response") or {}).get("code") == 0
+    )
+    asked = ("whatif", "--lake", captured / "lake", "--set", "maxTransferCountOnMessageInMemory=64", "--format", "json")
+    code, out, err = pullsim(*asked)
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["at"] == "request-time"
+    assert told["measures"]["pulls that found messages"]["current"] == pytest.approx(recorded, rel=0.01)
 
 
 def test_a_filter_that_does_not_compile_is_said_to_let_everything_pass(pullsim: Pullsim, captured: Path) -> None:
@@ -211,6 +227,19 @@ def test_an_import_says_that_no_file_tells_the_length_of_queue_files(pullsim: Pu
     assert "--set mappedFileSizeConsumeQueue=BYTES" in note
     code, out, err = pullsim("import", store, "--lake", tmp_path / "lake", *index, "--set", "mappedFileSizeConsumeQueue=20000")
     assert (code, "mappedFileSizeConsumeQueue" in out) == (0, False), err
+
+
+def test_the_report_and_the_list_of_queues_begin_with_the_worst(pullsim: Pullsim, captured: Path, tmp_path: Path) -> None:
+    worst = ("REWIND", "STALL", "STOP", "WARN")
+    listed = [row["status"] for row in rows(pullsim, captured, "groups", "--queues")]
+    assert listed == sorted(listed, key=(*worst, "UNKNOWN", "OK").index)
+    assert set(worst) & set(listed)
+    code, _, err = pullsim("report", "--lake", captured / "lake", "--format", "json", "--out", tmp_path / "report.json")
+    assert code == 0, err
+    [slow] = [one for one in json.loads((tmp_path / "report.json").read_text("utf-8"))["questions"] if one["id"] == "slow"]
+    told = [worst.index(row["status"]) if row["status"] in worst else len(worst) for row in slow["rows"]]
+    assert told == sorted(told)
+    assert f": {slow['rows'][0]['status']} (" in slow["finding"]
 
 
 def test_the_report_says_what_is_lost_and_not_that_all_is_well(pullsim: Pullsim, captured: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from pipeline.lag.lag_sql import WORST_FIRST
 from pipeline.lake.asking import Row
 from pipeline.report import forms
 from pipeline.report.question import (
@@ -33,7 +34,7 @@ def _queries(scope: Scope) -> Sequence[str]:
     order = "lagMillis DESC NULLS LAST, lag DESC, brokerName, consumerGroup, topic, queueId"
     verdict, joined = "CAST(NULL AS STRING) AS status, CAST(NULL AS STRING) AS why, CAST(NULL AS BIGINT) AS catchUpMillis", ""
     if _has_verdict(scope):
-        verdict, order = "s.status, s.why, c.catchUpMillis", f"coalesce(status, 'OK') IN ('OK', 'UNKNOWN'), {order}"
+        verdict, order = "s.status, s.why, c.catchUpMillis", f"{WORST_FIRST}, {order}"
         joined = """
   LEFT JOIN group_status s USING (brokerName, consumerGroup, topic, queueId)
   LEFT JOIN catch_up c USING (brokerName, consumerGroup, topic, queueId)"""

@@ -162,6 +162,7 @@ def test_no_spark_and_no_java_are_needed(lake: Path, words: list[str], tmp_path:
             "line 1, column 8: there is no column 'consumerGrup'; the nearest known: `consumerGroup`,",
         ),
         ("SELECT topic,\n  o.nonsense FROM consumer_offset o", "line 2, column 5: there is no column 'nonsense'"),
+        ("SELECT * FROM queue_status", "'queue_status' is a function, found it without parentheses; write queue_status()"),
         ("SELECT * FROM consumer_ofset", "there is no table or view 'consumer_ofset'; the nearest known: consumer_offset"),
         ("SELECT 1 / (queueId - queueId) AS x FROM consumer_offset", "division by zero; use try_divide"),
         ("SELECT 9223372036854775807 + queueOffset AS x FROM consume_queue", "Overflow in addition"),
@@ -306,6 +307,8 @@ def test_spark_is_taken_where_the_question_or_the_options_need_it(
         err = pullsim(capsys, "sql", "--lake", lake, query, option, why, "--verbose")[2]
         assert err.startswith("pullsim: Spark answers: ")
         assert option in err.splitlines()[0]
+    err = pullsim(capsys, "sql", "--lake", lake, query, "--allow-files", "--verbose")[2]
+    assert err.splitlines()[0] == "pullsim: Spark answers: --allow-files was given"
     code, _, err = pullsim(capsys, "sql", "--lake", lake, other, "--verbose")
     assert (code, err.splitlines()[0]) == (2, "pullsim: Spark answers: the query has UPPER(topic), which is left to Spark")
     with monkeypatch.context() as patch:

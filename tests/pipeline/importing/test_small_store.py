@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import struct
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -13,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.importing import import_store as whole_module
 from pipeline.importing import small_store as module
 from pipeline.importing.import_store import Imported, import_store
 from pipeline.importing.small_store import import_small_store
 from pipeline.lake import lake_writer
 from pipeline.lake.lake import Lake, LakeError
+from pipeline.main import run
 from pipeline.settings.settings import BrokerSettings
 from store_format.errors import StoreError
 from tests.makers.lakes import MESSAGES, commits, file_rows, import_as, live_files, tiny_store
@@ -182,6 +188,40 @@ def test_the_error_of_an_unusable_store_is_raised_and_the_lake_is_as_before(tmp_
     with pytest.raises(StoreError, match="00000000000000000007"):
         by_driver(lake, store)
     assert Lake(None, str(lake)).at.version == 1
+
+
+def test_ctrl_c_ends_an_import_at_the_next_batch_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The signal comes while a table is written whose rows would go on for a minute."""
+    lake, store = tmp_path / "lake", tiny_store(tmp_path / "store", QUEUES)
+    words = ["import", str(store), "--lake", str(lake), "--broker-name", "b"]
+    assert run(words) == 0
+    before = {name: table_rows(lake, name) for name in ("commit_log", "consume_queue", "queue")}
+    read, after, most = whole_module.read_stretch, 0, 600
+
+    def slow(*given: Any) -> Iterator[Any]:
+        nonlocal after
+        for name, batch in read(*given):
+            yield name, batch
+            if not after:
+                os.kill(os.getpid(), signal.SIGINT)
+            while after < most:
+                after += 1
+                time.sleep(0.1)
+                yield name, batch
+
+    monkeypatch.setattr(whole_module, "read_stretch", slow)
+    capsys.readouterr()
+    assert run(words) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "pullsim: stopped"
+    assert 0 < after < most
+    assert Lake(None, str(lake)).at.version == 1
+    assert {name: table_rows(lake, name) for name in before} == before
+    committed = set(map(str, (path for path in DeltaTable(str(lake / "commit_log")).file_uris())))
+    assert {str(path) for path in (lake / "commit_log").rglob("*.parquet")} == committed, "what was half written is gone"
+    monkeypatch.undo()
+    assert run(words) == 0
 
 
 def test_a_small_import_needs_no_java(tmp_path: Path) -> None:

@@ -393,8 +393,8 @@ def test_a_prometheus_has_an_answer_to_all_that_the_dashboard_asks(lake: Path, m
             "--metrics 9464: expected a file, found a port, which answers only while the command runs; give --watch",
         ),
         (("--metrics", "none/here.prom"), "expected PORT, HOST:PORT, or a file for metrics in an existing folder"),
-        (("--metrics", "x.prom", "--group", "orders"), "--metrics has all groups"),
-        (("--metrics", "x.prom", "--record"), "--record takes all of a broker"),
+        (("--metrics", "x.prom", "--group", "orders"), "--metrics cannot be combined with --group: the metrics have all groups"),
+        (("--metrics", "x.prom", "--record"), "--record cannot be combined with --metrics: it records all of a broker"),
     ],
 )
 def test_metrics_that_cannot_be_end_with_2(pullsim: Pullsim, tmp_path: Path, monkeypatch: Any, words: tuple[str, ...], told: str) -> None:

@@ -288,6 +288,8 @@ def test_queues_are_as_big_as_their_files_say(views: Views, answers: CapturedAns
         assert row["messagesShare"] == (None if share is None else pytest.approx(share))
         assert row["timesFairShare"] == (None if share is None else pytest.approx(share * len(by_topic[topic])))
         assert (row["firstStoreTimestamp"], row["lastStoreTimestamp"]) == spanned(entries)
+        assert row["messagesPerSecond"] == rate(len(entries) - 1, *spanned(entries))
+    brief = 0
     sizes = {row["topic"]: row for row in views["topic_size"]}
     assert sizes.keys() == by_topic.keys()
     for topic, queues in by_topic.items():
@@ -296,10 +298,10 @@ def test_queues_are_as_big_as_their_files_say(views: Views, answers: CapturedAns
         row = sizes[topic]
         assert (row["queues"], row["messages"], row["bytes"]) == (len(queues), len(entries), sum(size for size, _ in entries))
         assert row["offsets"] == sum(queue.maximum for (name, _), queue in answers.lag.queues.items() if name == topic)
-        if first is not None and last is not None and last > first:
-            assert row["messagesPerSecond"] == pytest.approx((len(entries) - 1) * 1000 / (last - first))
-        else:
-            assert row["messagesPerSecond"] is None
+        assert row["messagesPerSecond"] == rate(len(entries) - 1, first, last)
+        assert row["bytesPerSecond"] == rate(row["bytes"], first, last)
+        brief += first is not None and last is not None and 0 < last - first < 1000
+    assert brief, "no topic whose messages lie within a second"
     kinds = {topic: sizes[topic]["kind"] for topic in ("%RETRY%g-main", "SCHEDULE_TOPIC_XXXX", "orders")}
     assert kinds == {"%RETRY%g-main": "RETRY", "SCHEDULE_TOPIC_XXXX": "SCHEDULE", "orders": "NORMAL"}
 
@@ -307,6 +309,11 @@ def test_queues_are_as_big_as_their_files_say(views: Views, answers: CapturedAns
 def spanned(entries: list[tuple[int, int]]) -> tuple[int | None, int | None]:
     stamps = [stamp for _, stamp in entries]
     return (min(stamps), max(stamps)) if stamps else (None, None)
+
+
+def rate(number: int, first: int | None, last: int | None) -> Any:
+    """So much a second; none over less than a second, which two messages of one moment would make a high one."""
+    return pytest.approx(number * 1000 / (last - first)) if first is not None and last is not None and last - first >= 1000 else None
 
 
 def test_messages_are_what_the_clients_got(views: Views, answers: CapturedAnswers) -> None:

@@ -94,6 +94,19 @@ MESSAGES: list[tuple[int, bytes, dict[str, str], Row]] = [
 ]
 
 
+@pytest.mark.parametrize(("last", "rate"), [(2, None), (999, None), (1000, 1.0), (2000, 0.5)])
+def test_a_rate_needs_a_second(spark: SparkSession, last: int, rate: float | None) -> None:
+    """Two messages within a moment are no 500 a second."""
+    entries = [("b", "orders", 0, number, 0, 100, 0, number * last) for number in range(2)]
+    names = ("brokerName", "topic", "queueId", "queueOffset", "physicOffset", "size", "tagsCode", "storeTimestamp")
+    places = [names.index(name) if name in names else None for name in t.CONSUME_QUEUE.names]
+    rows = [tuple(None if place is None else entry[place] for place in places) for entry in entries]
+    found = show(spark, {t.QUEUE: [("b", "orders", 0, 0, 2)], t.CONSUME_QUEUE: rows}, "hot_queue", "topic_size")
+    queues = [row.asDict() for row in spark.table("hot_queue").collect()]
+    assert [row["messagesPerSecond"] for row in (*found, *queues)] == [rate, rate]
+    assert found[0]["bytesPerSecond"] == (None if rate is None else 200 * rate)
+
+
 @pytest.mark.parametrize("stamp", [AS_OF, 2**63 - 1])
 def test_messages_are_decoded_as_far_as_they_can_be(spark: SparkSession, stamp: int) -> None:
     values = {

@@ -21,6 +21,16 @@ END = 1_795_257_353_846  # 2026-11-21 10:35:53 UTC
 SECOND = 1000
 # group -> offset of queue 0 of orders, which has 1000 messages; queue 1 has 10
 OFFSETS = {"even": 1000, "slow": 400, "slower": 100, "ahead": 1600}
+# topic -> storeTimestamp of each of its messages, before END: two of one moment, ten in a second less 1 ms, three in two seconds
+STORED = {"pair": [3, 1], "brief": [*range(999, 99, -100), 0], "steady": [2000, 1000, 0]}
+# requestId -> (group, topic, queue, offset, ms before END, code, remark, next offset)
+PULLS = {
+    "f1-1.1.1.1:10911-9.9.9.9:501-1-70-8": ("slow", "orders", 0, 400, 5000, 0, "FOUND", 432),
+    "f1-1.1.1.1:10911-9.9.9.9:502-1-70-8": ("slow", "orders", 1, 99, 4000, 21, "OFFSET_OVERFLOW_BADLY", 10),
+    "f1-1.1.1.1:10911-9.9.9.9:502-1-90-9": ("ahead", "orders", 0, 1600, 3000, 21, "OFFSET_OVERFLOW_BADLY", 0),
+    "f1-1.1.1.1:10911-9.9.9.9:502-1-99-10": ("ahead", "orders", 0, 0, 2000, 25, "the subscription is old", None),
+    "f1-1.1.1.1:10911-9.9.9.9:502-1-120-11": ("ahead", "pair", 0, 2, 1000, None, None, None),
+}
 BODIES = {"a": b"two\nlines", "b": b"\x1b[31mred", "c": b"\xff\xfe", "d": b"a long text " * 30}
 
 
@@ -54,6 +64,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         | {"keys": key, "body": body, "sysFlag": 0}
         for number, (key, body) in enumerate(BODIES.items())
     ]
+    stored = [
+        {"brokerName": "b", "topic": topic, "queueId": 0, "queueOffset": number, "size": 100, "storeTimestamp": END - before}
+        for topic, times in STORED.items()
+        for number, before in enumerate(times)
+    ]
     return plain_lake(
         tmp_path_factory.mktemp("lists") / "lake",
         {
@@ -63,9 +78,39 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 {**queue, "queueId": 1, "minOffset": 0, "maxOffset": 10},
                 {**dead, "minOffset": 1, "maxOffset": 3},
                 {**half, "minOffset": 0, "maxOffset": 6},
+                *({**queue, "topic": topic, "queueId": 0, "minOffset": 0, "maxOffset": len(times)} for topic, times in STORED.items()),
             ],
+            "consume_queue": stored,
             "consumer_offset": offsets,
             "commit_log": [*letters, *halves, given_up, *bodies, {**ops, "queueOffset": 0}],
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def pulled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with captured pulls."""
+    asked = (
+        "consumerGroup",
+        "topic",
+        "queueId",
+        "queueOffset",
+        "arrivalMicros",
+        "recordedCode",
+        "recordedRemark",
+        "recordedNextBeginOffset",
+    )
+    pulls = [
+        {"brokerName": "b", "requestId": name, **dict(zip(asked, values, strict=True))} | {"arrivalMicros": (END - values[4]) * 1000}
+        for name, values in PULLS.items()
+    ]
+    queue = {"brokerName": "b", "minOffset": 0, "maxOffset": 10}
+    return plain_lake(
+        tmp_path_factory.mktemp("pulls") / "lake",
+        {
+            "broker": [{"brokerName": "b", "maxStoreTimestamp": END, "minPhyOffset": 0, "properties": []}],
+            "queue": [{**queue, "topic": topic, "queueId": number} for topic, number in (("orders", 0), ("orders", 1), ("pair", 0))],
+            "pull_request": pulls,
         },
     )
 
@@ -184,6 +229,19 @@ def test_what_two_brokers_have_is_counted_once_and_their_names_are_shown(
         (("topics", "--sort", "size:down"), "found 'size:down'"),
         (("message",), "expected one of --key, --id, --tag, --text and --topic"),
         (("offsets",), "Missing option '--group'"),
+        (("pulls", "--outcome", "OFSET_MOVED"), "found 'OFSET_MOVED'; the nearest: PULL_OFFSET_MOVED"),
+        (("pulls", "--outcome", "²"), "expected a status of the store"),
+        (("pulls", "--queue", "1"), "--queue cannot be used without --topic"),
+        (("pulls", "--from", END, "--to", END), "--from: expected a time before that of --to, found 2026-11-21 10:35:53"),
+        (("topics", "--sort", "rat"), "the nearest: Rate, "),
+        (("lag", "--keep", "3"), "--keep cannot be used without --record: nothing is recorded without it; give --record too"),
+        (("lag", "--record", "--by", "group", "--now"), "--record cannot be combined with --by and --now: "),
+        (("lag", "--metrics", "m", "--topic", "orders"), "--metrics cannot be combined with --topic: "),
+        (("retention", "--disk-used", "3"), "--disk-used cannot be used without --disk-size"),
+        (("explain", "--request", "x", "--queue", "0", "--at", "5"), "--request cannot be combined with --queue and --at: "),
+        (("explain", "--group", "slow", "--queue", "0"), "found no --topic and --offset; for a captured pull give --request"),
+        (("whatif",), "expected a setting to change, found none; give --set NAME=VALUE"),
+        (("pulls", "--group", "slwo"), "the nearest known: 'slow'"),
         (("lag", "--by", "group", "--now"), "--now cannot be combined with --by group"),
         (("lag", "--by", "group", "--topic", "orders"), "--topic cannot be combined with --by group"),
     ],
@@ -220,6 +278,64 @@ def test_lag_alerts_by_its_exit_code(
         assert "not counted" in out
     found, out, _ = pullsim("lag", *words, "--format", "json")
     assert (found, [group for line in out.splitlines() if (group := json.loads(line)["consumerGroup"]) in OFFSETS]) == (code, groups)
+
+
+def test_a_rate_needs_a_second(pullsim: Callable[..., tuple[int, str, str]]) -> None:
+    """Two messages 2 ms apart, or ten within a second, would be the topics with the highest rate."""
+    out = pullsim("topics", "--sort", "rate", "--format", "json")[1]
+    rates = {row["topic"]: row["messagesPerSecond"] for row in map(json.loads, out.splitlines())}
+    assert next(iter(rates.items())) == ("steady", 1.0)
+    assert (rates["pair"], rates["brief"]) == (None, None)
+    assert "a dash where less than a second" in pullsim("topics", "--help")[1].replace("\n ", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "requests"),
+    [
+        ((), ["502-1-120-11", "502-1-99-10", "502-1-90-9", "502-1-70-8", "501-1-70-8"]),
+        (("--group", "slow"), ["502-1-70-8", "501-1-70-8"]),
+        (("--outcome", "PULL_OFFSET_MOVED"), ["502-1-90-9", "502-1-70-8"]),
+        (("--outcome", "offset_overflow_badly"), ["502-1-90-9", "502-1-70-8"]),
+        (("--outcome", "25"), ["502-1-99-10"]),
+        (("--outcome", "no_answer"), ["502-1-120-11"]),
+        (("--topic", "orders", "--queue", "1"), ["502-1-70-8"]),
+        (("--from", "2026-11-21T10:35:49.846", "--to", END - 2000), ["502-1-90-9", "502-1-70-8"]),
+        (("--outcome", "FOUND", "--group", "ahead"), []),
+    ],
+)
+def test_pulls_are_found_by_what_became_of_them(
+    pullsim: Callable[..., tuple[int, str, str]], pulled: Path, words: tuple[object, ...], requests: list[str]
+) -> None:
+    rows = [json.loads(line) for line in pullsim("pulls", "--lake", pulled, *words, "--format", "json")[1].splitlines()]
+    assert [row["request"] for row in rows] == requests
+    assert all(row["requestId"].endswith(f":{row['request']}") for row in rows)
+    code, out, _ = pullsim("pulls", "--lake", pulled, *words)
+    assert code == 0
+    if len(requests) > 1:
+        assert [line.split()[-1] for line in out.split("\n\n")[0].splitlines()[1:]] == requests
+        assert ("Group" in out.splitlines()[0], "Topic" in out.splitlines()[0]) == ("--group" not in words, "--topic" not in words)
+
+
+def test_pulls_are_counted_by_what_they_mean(pullsim: Callable[..., tuple[int, str, str]], pulled: Path) -> None:
+    told = " ".join(pullsim("pulls", "--lake", pulled)[1].split("\n\n")[-1].split())
+    assert told == (
+        "5 pulls of 2 groups: 1 found messages; 2 sent to another offset (PULL_OFFSET_MOVED); 1 refused; 1 without a captured answer; "
+        "pullsim explain --request REQUEST explains one"
+    )
+    [whole] = [line for line in pullsim("pulls", "--lake", pulled, "--outcome", "25")[1].splitlines() if line.startswith("Request in full")]
+    assert whole.split()[-1] == "f1-1.1.1.1:10911-9.9.9.9:502-1-99-10"
+    assert pullsim("pulls")[1] == "(0 rows)\nno such pull was captured; pullsim capture reads captured traffic\n"
+
+
+def test_queues_tell_why_their_status_is_as_it_is(pullsim: Callable[..., tuple[int, str, str]]) -> None:
+    """Nothing observed these groups: each queue with an offset says so."""
+    rows = [json.loads(line) for line in pullsim("groups", "--queues", "--group", "slow", "--format", "json")[1].splitlines()]
+    assert [(row["topic"], row["queueId"], row["status"], row["why"]) for row in rows if row["why"] != "NO_OFFSET"] == [
+        ("orders", 0, "UNKNOWN", "NOT_OBSERVED")
+    ]
+    out = pullsim("groups", "--queues")[1]
+    assert out.splitlines()[0].split()[:5] == ["Group", "Topic", "QID", "Status", "Why"]
+    assert " not known; pullsim groups --help explains the rules" in " ".join(out.split())
 
 
 def test_dead_letters_below_the_minimum_are_gone(pullsim: Callable[..., tuple[int, str, str]]) -> None:
@@ -293,6 +409,9 @@ def test_long_names_lose_their_middle_and_numbers_nothing() -> None:
     from rich.cells import cell_len
 
     assert sum(map(cell_len, (first, number, second))) + 4 <= WIDTH
+    typed = "1.2.3.4:5678-1-70-8" * 6
+    assert fitted((Shown("a", "A"), Shown("i", "I", Kind.ID)), [["x" * 30, typed]]) == [["xxx…xx", typed]]
+    assert fitted((Shown("i", "I", Kind.ID),), [[typed]]) == [[typed]]
 
 
 def test_every_command_has_a_heading_in_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -167,6 +167,13 @@ def plain(body: bytes) -> bytes:
     return zlib.decompress(body) if body[:2] in ZLIB else body
 
 
+def test_pulls_that_were_sent_elsewhere_are_those_of_the_log(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
+    logged = [one for one in exchanges(answers.folder) if one["request"]["code"] == PULL and (one.get("response") or {}).get("code") == 21]
+    wanted = Counter((one["request"]["ext"]["consumerGroup"], int(one["response"]["ext"]["nextBeginOffset"])) for one in logged)
+    found = rows(pullsim, lake, "pulls", "--broker", CAPTURED, "--outcome", "PULL_OFFSET_MOVED")
+    assert Counter((row["consumerGroup"], row["nextBeginOffset"]) for row in found) == wanted
+
+
 @pytest.mark.parametrize("options", [("--key", "main2-335"), ("--tag", "refund"), ("--text", "debit841"), ("--topic", "promo")])
 def test_messages_are_found_by_what_is_in_them(pullsim: Pullsim, lake: Path, answers: CapturedAnswers, options: tuple[str, str]) -> None:
     kind, value = options
@@ -338,7 +345,7 @@ def test_a_scenario_has_the_figures_of_its_group(pullsim: Pullsim, lake: Path, a
 
 LISTS = (
     *(("groups",), ("topics",), ("clients",), ("offsets", "--group", "g-pull"), ("message", "--key", "main2-335"), ("dlq",)),
-    *(("timers",), ("pop", "--all"), ("delays",), ("delays", "--messages")),
+    *(("timers",), ("pop", "--all"), ("delays",), ("delays", "--messages"), ("pulls", "--outcome", "21"), ("groups", "--queues")),
     *(("transactions",), ("lag", "--behind"), ("lag", "--by", "topic", "--sort", "waited", "--limit", "5")),
 )
 

@@ -260,7 +260,7 @@ def test_options_make_another_feed(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (["--speed", "1"], 'in.jsonl, line 2: expected a "timestamp" in ms in the request, for --speed, found none; give --rate instead'),
-        (["--speed", "1", "--rate", "2"], "expected --speed or --rate, found both"),
+        (["--speed", "1", "--rate", "2"], "--speed cannot be combined with --rate"),
         (["--rate", "nan"], "expected a number above 0, found nan"),
         (["--tick", "0"], "expected a number above 0, found 0.0"),
         (["--faults", "later=0.1"], "found 'later=0.1'"),

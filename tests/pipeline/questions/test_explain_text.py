@@ -72,7 +72,7 @@ def test_what_ends_a_scan_is_named(
 @pytest.mark.parametrize(
     ("offset", "config", "told"),
     [
-        (-1, {}, "OFFSET_TOO_SMALL: what was asked for is deleted; next offset: minOffset"),
+        (-1, {}, "OFFSET_TOO_SMALL: no message ever had an offset below 0; next offset: minOffset"),
         (40, {}, "OFFSET_OVERFLOW_ONE: the consumer has all there is; next offset: the same"),
         (41, {}, "OFFSET_OVERFLOW_BADLY: no such message was written yet; next offset: minOffset where that is 0, else maxOffset"),
         (41, {"brokerRole": "SLAVE"}, "next offset: as asked for (a slave with offsetCheckInSlave=false corrects none)"),
@@ -110,5 +110,7 @@ def test_entries_that_no_filter_lets_pass_are_counted_by_rule(tables: Tables, ca
     assert "passed over: 15 not matched by consume queue: the tag's hash code" in by_tag
     assert "tagsCode wanted        't' = 116" in by_tag
     by_expression = explained(tables, {}, filter_type="SQL92", expression="a > 1")
-    assert "passed over: 30 not matched by commit log" in shown(by_expression, capsys)
+    text, whole = (shown(by_expression, capsys, every_entry=every) for every in (False, True))
+    assert "passed over: 30 not matched by commit log" in text
+    assert ("--all shows each entry" in text, "--all" in whole) == (True, False)
     assert as_json(by_expression)["outcomes"] == {"NOT_BY_COMMIT_LOG": 30}

@@ -140,9 +140,9 @@ def test_hostile_tags_stay_texts(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (("--from-group", "h"), "the nearest known: 'g'"),
         (("--from-group", "g", "--topic", "order"), "the nearest known: 'orders'"),
         (("--from-group", "g", "--broker", "c"), "expected broker 'c', found 'b'"),
-        (("--from-group", "g", "--scenario", "x.toml"), "--from-group only prints a scenario"),
-        (("--from-group", "g", "--out", "x.svg"), "--from-group only prints a scenario"),
-        (("--topic", "orders", "--scenario", "x.toml"), "--topic goes with --from-group"),
+        (("--from-group", "g", "--scenario", "x.toml"), "--from-group cannot be combined with --scenario"),
+        (("--from-group", "g", "--out", "x.svg"), "--from-group cannot be combined with --out"),
+        (("--topic", "orders", "--scenario", "x.toml"), "--topic cannot be used without --from-group"),
         ((), "expected --scenario FILE, or --from-group NAME"),
     ],
 )

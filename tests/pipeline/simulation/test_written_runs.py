@@ -229,7 +229,7 @@ def test_settings_with_which_the_run_cannot_be_written_are_refused(
     assert run([*asked, "--write-store", str(tmp_path / "store")]) == 2
     assert says in capsys.readouterr().err
     assert run(asked) == 2
-    assert "--set and --properties go with --write-store" in capsys.readouterr().err
+    assert "--set and --properties cannot be used without --write-store" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["scenario.toml"]
 
 
