@@ -92,6 +92,12 @@ def has_functions(spark: SparkSession) -> bool:
     return spark.catalog.functionExists(list(PANDAS_UDFS)[-1])  # the last one that `register` defines
 
 
+def require_functions(spark: SparkSession) -> None:
+    """Define all functions for this session, unless it has them; a command's session has them only where something asks for them."""
+    if not has_functions(spark):
+        register(spark)
+
+
 def register(spark: SparkSession) -> None:
     """Define all functions for this session, replacing any functions of the same names."""
     for statement in sql_statements():

@@ -13,12 +13,14 @@ from pyspark.sql import functions as F
 
 from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
+from udfs.sql_functions import require_functions
 
 FILES_DELETED = "FILES_DELETED"
 
 
 def with_recorded_minimum(answers: DataFrame, settings: PullSettings) -> DataFrame:
     """The store's answers, as they are with `recordedMinOffset` as the minimum of the queue where it is not NULL."""
+    require_functions(answers.sparkSession)
     role = f"'{settings.broker_role}', {str(settings.offset_check_in_slave).upper()}"
     known = F.col("recordedMinOffset").isNotNull() & F.col("status").isNotNull()
     of_bounds = F.expr("pull_status(queueOffset, recordedMinOffset, maxOffset)")

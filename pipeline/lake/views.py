@@ -14,7 +14,7 @@ from pipeline.lake.session import temporary_settings
 from pipeline.schema.tables import BROKER, CONSUME_QUEUE, CONSUME_QUEUE_SEGMENT, CONSUMER_OFFSET, LAKE_VERSION, QUEUE, TABLES
 from pipeline.settings.settings import nearest
 from pipeline.sql.statements import FUNCTIONS, VIEWS, view_sql
-from udfs.sql_functions import function_names, has_functions, register
+from udfs.sql_functions import function_names, require_functions
 
 _WORD = re.compile(r"\w+")
 # literals and comments
@@ -33,8 +33,8 @@ def create_views(lake: Lake, query: str | None = None) -> SparkSession:
         query: SQL text; only names in this text, and names that they depend on, are defined. None defines all, which takes seconds.
     """
     names = _known() if query is None else _named(query)
-    if names & function_names() and not has_functions(lake.spark):
-        register(lake.spark)
+    if names & function_names():
+        require_functions(lake.spark)
     for table in TABLES.values():
         if table.name in names:
             lake.create_view(table)

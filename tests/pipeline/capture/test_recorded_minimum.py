@@ -66,3 +66,15 @@ def test_the_store_answers_with_the_minimum_that_its_queue_had(spark: SparkSessi
         None if error or (status or "").startswith(("OFFSET", "NO_MESSAGE_")) else "ab"
         for status, _, _, error in (told for _, told in CASES)
     ]
+
+
+def test_a_session_without_the_functions_gets_them(spark: SparkSession) -> None:
+    from pipeline.capture.recorded_minimum import with_recorded_minimum
+    from pipeline.replay.replay import ANSWER_SCHEMA
+    from pipeline.settings.settings import BrokerSettings
+    from udfs.sql_functions import has_functions
+
+    of_command = spark.newSession()
+    assert not has_functions(of_command)
+    answers = of_command.createDataFrame([], f"{ANSWER_SCHEMA}, recordedMinOffset BIGINT, bodySha256 STRING")
+    assert with_recorded_minimum(answers, BrokerSettings.from_sources().pull_settings()).count() == 0
