@@ -88,4 +88,4 @@ def _summary(command: click.Command) -> str:
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(package_name="pullsim")
 def cli() -> None:
-    """Ask a RocketMQ 4.9.3 broker's store what the broker would have answered, and query lag in SQL."""
+    """Ask the store of a RocketMQ broker (4.9.3, 4.9.8, 5.5.0) what the broker would have answered, why groups lag, and what if."""

@@ -15,6 +15,7 @@ from pipeline.commands.options import lake_option, moment
 from pipeline.delta.delta_sql import literal
 from pipeline.listings.listing import AskedListing, Listing, equal
 from pipeline.listings.operator_lists import (
+    BACK_LIST,
     CLIENT_LIST,
     DELAY_LIST,
     DELAYED_MESSAGE_LIST,
@@ -215,7 +216,18 @@ def offsets_command(
     The newest move comes first. `pullsim lag --group` shows the stored offsets. Json and csv have the columns of the view offset_move.
     """
     more = ("how IN ('BACK', 'SEEN')",) if back else ()
-    _show(engine, lake, OFFSET_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group, topic=topic, more=more)
+    _show(
+        engine,
+        lake,
+        BACK_LIST if back else OFFSET_LIST,
+        form=form,
+        sort=sort,
+        limit=limit,
+        broker=broker,
+        group=group,
+        topic=topic,
+        more=more,
+    )
 
 
 @cli.command("message", cls=ExampleCommand, example="pullsim message --lake lake --key main2-335 --topic orders")

@@ -3,6 +3,7 @@ delays, timers, POP, lag."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from pipeline.lag.lag_sql import IN_TROUBLE, WORST_FIRST
@@ -259,6 +260,10 @@ def _of_moves(total: Totals) -> str:
     )
 
 
+def _of_moves_back(total: Totals) -> str:
+    return _of_moves(total) if total["rows"] else "no move back was captured; without --back all moves are shown"
+
+
 OFFSET_LIST: Final = Listing(
     view="offset_move",
     columns=(
@@ -281,6 +286,7 @@ OFFSET_LIST: Final = Listing(
     },
     verdict=_of_moves,
 )
+BACK_LIST: Final = replace(OFFSET_LIST, verdict=_of_moves_back)
 
 
 def _of_messages(total: Totals) -> str:
@@ -398,13 +404,14 @@ def _of_delay_levels(total: Totals) -> str:
     return _sentence(
         f"{_count(total['waiting'], 'delayed message waits', 'delayed messages wait')} in {_count(total['levels'], 'level')}",
         f"{total['overdue']:,} overdue: the level is stuck, or delayOffset.json is old" if total["overdue"] else None,
+        f"{total['due']:,} due, and perhaps delivered since delayOffset.json was written" if total["due"] else None,
         _no_level(total["lacking"]),
-        _unstored(total["unknown"]),
+        _unstored(total["unknown"], "more "),
     )
 
 
-def _unstored(messages: int) -> str | None:
-    return f"{messages:,} without a stored offset may have been delivered: a start delivers them again" if messages else None
+def _unstored(messages: int, more: str = "") -> str | None:
+    return f"{messages:,} {more}without a stored offset may have been delivered: a start delivers them again" if messages else None
 
 
 def _no_level(messages: int) -> str | None:
@@ -427,6 +434,7 @@ DELAY_LIST: Final = Listing(
         "waiting": "coalesce(sum(waiting), 0L)",
         "levels": "count(DISTINCT CASE WHEN waiting > 0 THEN delayLevel END)",
         "overdue": "coalesce(sum(overdue), 0L)",
+        "due": "coalesce(sum(due), 0L)",
         "lacking": "coalesce(sum(CASE WHEN delay IS NULL THEN waiting END), 0L)",
         "unknown": "coalesce(sum(unknown), 0L)",
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -73,9 +74,14 @@ def verdict(rows: Sequence[Row]) -> str:
     unplaced = sum(row["reason"] in _UNKNOWN for row in rows)
     told = []
     if losing:
-        at, group = min((row["lossAt"], row["consumerGroup"]) for row in losing)
-        messages = sum(row["lossMessages"] for row in losing if (row["lossAt"], row["consumerGroup"]) == (at, group))
-        told.append(f"{_groups(losing)} messages; the first is {group}: {messages:,} at {moment_text(at)} UTC")
+        at = min(row["lossAt"] for row in losing)
+        first = Counter[str]()
+        for row in losing:
+            if row["lossAt"] == at:
+                first[row["consumerGroup"]] += row["lossMessages"]
+        group, messages = min(first.items(), key=lambda one: (-one[1], one[0]))
+        others = f", and {len(first) - 1:,} more then" if len(first) > 1 else ""
+        told.append(f"{_groups(losing)} messages; the first is {group}: {messages:,} at {moment_text(at)} UTC{others}")
     if lost:
         told.append(f"lost already: {lost:,} messages")
     if without_rate:

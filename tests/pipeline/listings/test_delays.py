@@ -144,7 +144,9 @@ def test_lists_say_what_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture
     late = made(tmp_path / "late", entries, {1: 0, 5: 0})
     unknown = "1 without a stored offset may have been delivered: a start delivers them again"
     overdue = "1 overdue: the level is stuck, or delayOffset.json is old"
-    assert said(late).endswith(f"4 delayed messages wait in 3 levels: {overdue}; {unknown}")
+    assert said(late).endswith(f"4 delayed messages wait in 3 levels: {overdue}; {unknown.replace('1 ', '1 more ')}")
+    due = made(tmp_path / "due", [entry(1, 0, -5000)], {1: 0})
+    assert said(due).endswith("1 delayed message waits in 1 level: 1 due, and perhaps delivered since delayOffset.json was written")
     assert said(late, "--messages").endswith(f"5 delayed messages: 1 overdue, the oldest for 1 min; {unknown}")
     assert said(late, "--topic", SCHEDULE).endswith("no delayed message of this kind waits")
     done = made(tmp_path / "done", [entry(1, 0, -60_000)], {1: 1})
