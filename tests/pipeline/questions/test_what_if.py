@@ -150,7 +150,7 @@ def test_a_table_and_csv_tell_the_same(pullsim: Pullsim, wide: Lake, tmp_path: P
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "expected a setting to change with --set or --versus, found none"),
+        ([], "expected a setting to change, found none; give --set NAME=VALUE"),
         (["--versus", "maxTransferCountOnMessageInMemroy=1"], "--versus maxTransferCountOnMessageInMemroy=1: "),
         (["--versus", "maxTransferCountOnMessageInMemroy=1"], "the nearest known name is maxTransferCountOnMessageInMemory"),
         (["--set", "brokerRole=MASTER"], "must be one of ASYNC_MASTER, SYNC_MASTER, SLAVE"),
