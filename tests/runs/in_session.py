@@ -26,12 +26,17 @@ class NotHeard:
         return "", ""
 
 
+def bare_session(spark: SparkSession) -> SparkSession:
+    """A session of the same JVM without views and functions, as a command's session begins."""
+    return spark.newSession()
+
+
 def session_with_views(spark: SparkSession, lake: Path) -> SparkSession:
     """A session of the same JVM with all tables, views and functions of a lake, which stay there from test to test."""
     from pipeline.lake.lake import Lake
     from pipeline.lake.views import create_views
 
-    return create_views(Lake(spark.newSession(), str(lake)).require())
+    return create_views(Lake(bare_session(spark), str(lake)).require())
 
 
 def pullsim_in(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str] | NotHeard) -> Pullsim:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.runs.in_session import bare_session
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -74,7 +76,7 @@ def test_a_session_without_the_functions_gets_them(spark: SparkSession) -> None:
     from pipeline.settings.settings import BrokerSettings
     from udfs.sql_functions import has_functions
 
-    of_command = spark.newSession()
+    of_command = bare_session(spark)
     assert not has_functions(of_command)
     answers = of_command.createDataFrame([], f"{ANSWER_SCHEMA}, recordedMinOffset BIGINT, bodySha256 STRING")
     assert with_recorded_minimum(answers, BrokerSettings.from_sources().pull_settings()).count() == 0
