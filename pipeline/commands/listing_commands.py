@@ -11,7 +11,7 @@ import click
 from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine
 from pipeline.commands.listed import Names, answer, list_options, show_first
-from pipeline.commands.options import lake_option, moment
+from pipeline.commands.options import check_needed, lake_option, moment
 from pipeline.delta.delta_sql import literal
 from pipeline.listings.listing import AskedListing, Listing, equal
 from pipeline.listings.operator_lists import (
@@ -177,8 +177,8 @@ def pulls_command(
     The newest comes first. `pullsim explain --request` takes what the column Request has, the end of the requestId. Pulls come from
     `pullsim capture`. Json and csv have the columns of the view pull_outcome.
     """
-    if queue_id is not None and topic is None:
-        raise click.UsageError("--queue cannot be used without --topic: each topic has a queue of this number; give --topic too")
+    if topic is None:
+        check_needed("--topic", {"--queue": queue_id}, "each topic has a queue of this number")
     require_span(since, until, named=("--from", "--to"))
     more = [
         "source = 'CAPTURED'",

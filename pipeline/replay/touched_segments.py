@@ -39,26 +39,21 @@ class TouchedSegments:
     Attributes:
         name: the column of consume_queue_segment that numbers them: "segment" or "fileFirstOffset".
         segments: topic, queueId and the column `name`. As a table: distinct, each with a `count` of its requests. As a DataFrame, where
-            there are more than SOME_SEGMENTS: one row for each request.
+            there are more than SOME_SEGMENTS: a row for each request, or for some requests of a segment.
     """
 
     name: str
     segments: pa.Table | DataFrame
 
     @classmethod
-    def of(cls, rows: DataFrame, name: str, *more: Column) -> TouchedSegments:
-        """The touched segments, from rows with topic, queueId and the column `name`; a table also has the aggregates `more`."""
-        return cls._of(rows, name, F.count("*").alias("count"), *more)
+    def of(cls, rows: DataFrame, name: str, *more: Column, count: Column | None = None) -> TouchedSegments:
+        """The touched segments, from rows with topic, queueId and the column `name`; a table also has the aggregates `more`.
 
-    @classmethod
-    def _of(cls, rows: DataFrame, name: str, *aggregates: Column) -> TouchedSegments:
-        found = rows.groupBy("topic", "queueId", name).agg(*aggregates).limit(SOME_SEGMENTS + 1).toArrow()
+        `count` is the number of requests in some rows; None where each row is a request.
+        """
+        counted = (F.count("*") if count is None else count).alias("count")
+        found = rows.groupBy("topic", "queueId", name).agg(counted, *more).limit(SOME_SEGMENTS + 1).toArrow()
         return cls(name, found if len(found) <= SOME_SEGMENTS else rows)
-
-    @classmethod
-    def of_counts(cls, rows: DataFrame, name: str) -> TouchedSegments:
-        """As `of`, from rows that also have a `count` and the greatest `maxMsgNums` of some requests."""
-        return cls._of(rows, name, F.sum("count").alias("count"), F.max("maxMsgNums").alias("maxMsgNums"))
 
     @property
     def known(self) -> pa.Table | None:
@@ -96,7 +91,7 @@ def touched_by_packed(packed: DataFrame, *, entries_a_file: int, whole_files: bo
     name = "fileFirstOffset" if whole_files else "segment"
     number = partial(_file_of if whole_files else segment_of, entries_a_file=entries_a_file)
     rows = packed.mapInArrow(partial(_numbers, name, number), f"topic STRING, queueId INT, {name} BIGINT, count BIGINT, maxMsgNums BIGINT")
-    return TouchedSegments.of_counts(rows, name)
+    return TouchedSegments.of(rows, name, F.max("maxMsgNums").alias("maxMsgNums"), count=F.sum("count"))
 
 
 def _file_of(offsets: NDArray[np.int64], *, entries_a_file: int) -> NDArray[np.int64]:
