@@ -108,8 +108,8 @@ def test_in_a_lake_of_two_brokers_one_is_recorded_or_shown(pullsim: Pullsim, spa
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        (["--record", "--watch"], "give only --observed-at, --keep and --broker"),
-        (["--record", "--group", "g"], "give only --observed-at, --keep and --broker"),
+        (["--record", "--watch"], "--record cannot be combined with --watch: it records all of a broker"),
+        (["--record", "--group", "g"], "--record cannot be combined with --group: it records all of a broker"),
         (["--keep", "3"], "give --record too"),
         (["--observed-at", "5"], "give --record too"),
         (["--record", "--keep", "0"], "0 is not in the range 1<=x<=36500"),

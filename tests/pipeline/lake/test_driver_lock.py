@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,8 +38,16 @@ KEY = f"a/lake/{NAME}"
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryStore]:
     store = MemoryStore()
+    begun: list[driver_lock._Object] = []
+    take = driver_lock._Object.take
+
+    def noted(held: driver_lock._Object) -> None:
+        begun.append(held)
+        take(held)
+
+    monkeypatch.setattr(driver_lock._Object, "take", noted)
     monkeypatch.setattr(driver_lock, "_bucket", lambda name: {"bucket": store}[name])
     monkeypatch.setattr(driver_lock, "_held", {})
     monkeypatch.setattr(driver_lock, "_checked", set())
@@ -47,7 +55,10 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
         monkeypatch.setattr(driver_lock, name, seconds)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "unused")
-    return store
+    yield store
+    for held in begun:  # a test leaves dead processes behind, whose threads would renew within the next test
+        with held.changing:
+            held.ended.set()
 
 
 def other_process(monkeypatch: pytest.MonkeyPatch) -> None:
