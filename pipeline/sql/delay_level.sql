@@ -31,7 +31,7 @@ WITH waiting AS (
 )
 SELECT
   k.brokerName, k.delayLevel,
-  nullif(get(split(coalesce(b.properties['messageDelayLevel'], '1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h'), ' '), try_subtract(k.delayLevel, 1)), ''),
+  message_delay(b.properties['messageDelayLevel'], k.delayLevel),
   o.offset, q.minOffset, q.maxOffset, coalesce(w.waiting, 0L), coalesce(w.pending, 0L), coalesce(w.due, 0L), coalesce(w.overdue, 0L),
   coalesce(w.unknown, 0L), w.nextDueMs, w.lastDueMs, b.maxStoreTimestamp
 FROM known k

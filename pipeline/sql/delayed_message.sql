@@ -23,13 +23,10 @@ CREATE OR REPLACE TEMPORARY VIEW delayed_message (
 COMMENT 'Messages of delay levels that are not delivered: for which topic, when due.'
 AS
 WITH given AS (
-  SELECT
-    brokerName, maxStoreTimestamp AS asOf,
-    split(coalesce(properties['messageDelayLevel'], '1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h'), ' ') AS levels
-  FROM broker
+  SELECT brokerName, maxStoreTimestamp AS asOf, properties['messageDelayLevel'] AS messageDelayLevel FROM broker
 ), waiting AS (
   -- without a stored offset the broker begins at 0; it takes an offset outside the queue for the nearer end
-  SELECT e.*, try_add(e.queueId, 1) AS delayLevel, o.offset IS NOT NULL AS isStored, g.asOf, get(g.levels, e.queueId) AS delay
+  SELECT e.*, try_add(e.queueId, 1) AS delayLevel, o.offset IS NOT NULL AS isStored, g.asOf, g.messageDelayLevel
   FROM consume_queue e
   JOIN queue q ON q.brokerName = e.brokerName AND q.topic = e.topic AND q.queueId = e.queueId
   LEFT JOIN delay_offset o ON o.brokerName = e.brokerName AND o.delayLevel = try_add(e.queueId, 1)
@@ -38,9 +35,7 @@ WITH given AS (
 ), timed AS (
   SELECT
     w.brokerName, w.delayLevel, w.isStored, w.queueOffset, w.physicOffset, w.asOf, w.tagsCode, w.extUnit,
-    try_multiply(try_cast(substring(w.delay, 1, length(w.delay) - 1) AS BIGINT), CASE right(w.delay, 1)
-      WHEN 's' THEN 1000L WHEN 'm' THEN 60000L WHEN 'h' THEN 3600000L WHEN 'd' THEN 86400000L
-    END) AS delayMs
+    delay_millis(message_delay(w.messageDelayLevel, w.delayLevel)) AS delayMs
   FROM waiting w
 ), entered AS (
   SELECT

@@ -12,7 +12,7 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay import At
 from pipeline.requests.request_file import RequestFile, scan_file
 from pipeline.schema import tables as t
-from pipeline.settings.settings import BrokerSettings, load_catalogue
+from pipeline.settings.settings import RULES_VERSION, BrokerSettings, load_catalogue
 from pipeline.upgrade.asked_pulls import Source, asked_pulls
 from pipeline.upgrade.changed_settings import ChangedSetting, changed_settings, new_settings
 from pipeline.upgrade.compared_pulls import ComparedPulls, RuleSets, compare_pulls
@@ -39,6 +39,7 @@ class Upgrade:
         broker: name of the broker.
         earlier: version from which it is upgraded.
         later: version to which it is upgraded.
+        imported: version that the files or settings told the import; None where nothing told one.
         source: where the pulls come from.
         at: which part of the store the pulls see.
         rules: names of all rules that differ between the versions.
@@ -55,6 +56,7 @@ class Upgrade:
     broker: str
     earlier: BrokerVersion
     later: BrokerVersion
+    imported: BrokerVersion | None
     source: Source
     at: At
     rules: tuple[str, ...]
@@ -109,10 +111,12 @@ def run_upgrade(
         _name_captured(broker, pulls)
     progress("finding where groups go on")
     names = rules_between(earlier, later)
+    imported = broker.properties().get(RULES_VERSION)
     return Upgrade(
         broker=broker.name,
         earlier=earlier,
         later=later,
+        imported=None if imported is None else BrokerVersion(imported),
         source=asked.source,
         at=asked.at,
         rules=names,

@@ -15,6 +15,7 @@ from pipeline.upgrade.changed_settings import MEANING, VANISHED, ChangedSetting
 from pipeline.upgrade.compared_pulls import RuleCount
 from pipeline.upgrade.started_files import ComparedStarts
 from pipeline.upgrade.upgrade_job import Upgrade
+from store_format.broker_version import BrokerVersion
 from udfs.broker.broker_rules import BROKER_RULES
 from udfs.broker.version_changes import OWN_FILES
 from udfs.version_rules import said_of
@@ -30,8 +31,18 @@ _PULLS = {
 
 
 def verdict(result: Upgrade) -> list[str]:
-    """The answer in sentences: pulls, groups, settings, files, return."""
-    return [_of_pulls(result), _of_groups(result), _of_settings(result), _of_files(result), _of_return(result)]
+    """The answer in sentences: an unexpected version, pulls, groups, settings, files, return."""
+    told = [_of_pulls(result), _of_groups(result), _of_settings(result), _of_files(result), _of_return(result)]
+    if result.imported is None or result.imported == result.earlier:
+        return told
+    return [_of_import(result.imported, result.earlier), *told]
+
+
+def _of_import(imported: BrokerVersion, earlier: BrokerVersion) -> str:
+    return (
+        f"Store: its files or settings say that broker {imported.value} wrote it, not {earlier.value}; "
+        f"the comparison is for a broker {earlier.value} with the same messages and groups."
+    )
 
 
 def _of_pulls(result: Upgrade) -> str:

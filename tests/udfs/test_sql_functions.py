@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.truth.places import DATA
 from udfs import sql_functions, sql_statements
+from udfs.broker import schedule
 from udfs.filters import tags
 from udfs.pull.codes import BrokerRole, GetMessageStatus
 from udfs.pull.pull_result import Suggestion, suggest_which_broker_id
@@ -96,6 +97,17 @@ def test_delayed_messages_are_due_as_in_python(sql: SparkSession) -> None:
     assert due == [case[2] for case in cases]
 
 
+def test_delay_levels_have_the_delays_that_the_broker_parses(sql: SparkSession) -> None:
+    parsed = {setting: delays for setting, delays in CASES["messageDelayLevel"] if delays}
+    for setting in ("\u0663s", "99999999999999d", "9223372036854775807s"):  # other digits, and what wraps: nobody has such levels
+        del parsed[setting]
+    parsed[None] = list(schedule.DEFAULT_DELAYS)
+    rows = [(setting, level) for setting, delays in parsed.items() for level in range(-1, len(delays) + 2)]
+    delays = answers(sql, rows, "setting STRING, level INT", "delay_millis(message_delay(setting, level))")
+    assert delays == [parsed[setting][level - 1] if 1 <= level <= len(parsed[setting]) else None for setting, level in rows]
+    assert one(sql, "message_delay(NULL, 4)") == "30s"
+
+
 def test_batches_are_cut_as_by_the_compiled_rule(sql: SparkSession) -> None:
     rows = [[*case[:3], *case[3]] for case in CASES["batch_cut"]]
     schema = "sizes ARRAY<INT>, inDisk ARRAY<BOOLEAN>, maxMsgNums INT, mb INT, mc INT, db INT, dc INT"
@@ -119,6 +131,14 @@ NULLS = (
     "response_code('FOUND', 0, 'SLAVE', NULL)",
     "response_code('LOST', 0, 'SLAVE', true)",
     "response_code('FOUND', 0, 'MASTER', true)",
+    "message_delay('1s', NULL)",
+    "message_delay('1s', -2147483648)",
+    "delay_millis(NULL)",
+    "delay_millis('')",
+    "delay_millis('5')",
+    "delay_millis('1S')",
+    "delay_millis('1.5s')",
+    "delay_millis('9223372036854775807s')",
     "deliver_timestamp(NULL, 5)",
     "deliver_timestamp(3, NULL)",
     f"batch_cut(NULL, array(false), 32, {MAIN_CAPS})",

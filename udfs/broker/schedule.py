@@ -84,7 +84,26 @@ _DELAY_SQL: Final = (
     f"WHEN level IS NOT NULL THEN {UNKNOWN_LEVEL_DELAY}L END"
 )
 
+_MILLIS_SQL: Final = (
+    "CASE right(delay, 1) " + " ".join(f"WHEN '{unit}' THEN {millis}L" for unit, millis in _UNITS.items()) + " END"  # NULL for others
+)
+
 SQL_FUNCTIONS: Final = (
+    SqlFunction(
+        name="message_delay",
+        parameters="messageDelayLevel STRING, level INT",
+        returns="STRING",
+        body=f"""nullif(get(split(coalesce(messageDelayLevel, '{DEFAULT_MESSAGE_DELAY_LEVEL}'), ' '), try_subtract(level, 1)), '')""",
+        comment="The delay of a level in messageDelayLevel as text, as 10s; the default levels where the setting is NULL, "
+        "NULL for a level that it lacks",
+    ),
+    SqlFunction(
+        name="delay_millis",
+        parameters="delay STRING",
+        returns="BIGINT",
+        body=f"try_multiply(try_cast(substring(delay, 1, length(delay) - 1) AS BIGINT), {_MILLIS_SQL})",
+        comment="The milliseconds of a delay as 10s or 2h; NULL where it is no delay, or beyond BIGINT",
+    ),
     SqlFunction(
         name="deliver_timestamp",
         parameters="level INT, storeTimestamp BIGINT",

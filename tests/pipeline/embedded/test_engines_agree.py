@@ -48,6 +48,11 @@ FUNCTIONS = (
         "FROM (VALUES (0), (1), (3), (18), (19), (NULL)) AS one(level)"
     ),
     (
+        "SELECT setting, level, message_delay(setting, level) AS delay, delay_millis(message_delay(setting, level)) AS millis "
+        "FROM (VALUES ('1s 2x 3d '), ('+5s  -2h'), (''), ('9223372036854775807s'), (NULL)) AS one(setting) "
+        "CROSS JOIN (VALUES (-1), (0), (1), (2), (3), (4), (18), (NULL)) AS two(level)"
+    ),
+    (
         "SELECT o, pull_status(o, 5, 9) AS status, pull_status(o, 0, 0) AS empty, correct_offset(o, 5, 9, 'SLAVE', false) AS kept, "
         "correct_offset(o, 5, 9, 'ASYNC_MASTER', true) AS corrected, correct_offset(o, 0, 9, 'nobody', true) AS none "
         "FROM (VALUES (-1), (0), (4), (5), (8), (9), (10), (NULL)) AS one(o)"

@@ -54,6 +54,7 @@ FOUND = Upgrade(
     broker="b",
     earlier=BrokerVersion.V4_9_3,
     later=BrokerVersion.V5_5_0,
+    imported=None,
     source=Source.FILE,
     at="snapshot",
     rules=(RULE.rule,),
@@ -113,6 +114,12 @@ def test_a_start_that_cuts_queues_says_that_pulls_are_compared_without_it(after:
 def test_defaults_are_called_defaults_where_no_settings_are_known() -> None:
     known, unknown = (verdict(replace(FOUND, knows_settings=knows))[2] for knows in (True, False))
     assert unknown == f"{known} No settings of this broker are known: give --properties; the defaults are taken."
+
+
+def test_a_store_of_another_version_is_told_first() -> None:
+    first, *others = verdict(replace(FOUND, imported=BrokerVersion.V4_9_8))
+    assert first.startswith("Store: its files or settings say that broker 4.9.8 wrote it, not 4.9.3; ")
+    assert others == verdict(FOUND) == verdict(replace(FOUND, imported=BrokerVersion.V4_9_3))
 
 
 def test_files_that_one_version_alone_deletes_or_changes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
