@@ -231,16 +231,16 @@ def _replace(tasks: Tasks, writer: LakeWriter, placement: Placement, rows: Seque
     if not writer.lake.has_session and (left := next((table for table, found in writers.items() if found is None), None)):
         raise NoSessionError(f"only Spark writes the table {left.name}: it is clustered, or a topic cannot name a folder")
     with _short_plans(writer.lake) if all(writers.values()) else nullcontext(), ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
-        written = [pool.submit(one.files, [found for table in one.tables if (found := writers[table])]) for one in rows]
-        replaced = []
-        for table in [table for table in tables if not writers[table]]:
-            all_rows = reduce(lambda left, right: left.joined(right), (one.rows(table) for one in rows if table in one.tables))
-            replaced.append(pool.submit(writer.replace_broker, table, _distinct(table, all_rows).frame, placement))
         try:
+            written = [pool.submit(one.files, [found for table in one.tables if (found := writers[table])]) for one in rows]
+            replaced = []
+            for table in [table for table in tables if not writers[table]]:
+                all_rows = reduce(lambda left, right: left.joined(right), (one.rows(table) for one in rows if table in one.tables))
+                replaced.append(pool.submit(writer.replace_broker, table, _distinct(table, all_rows).frame, placement))
             files = [file for step in written for file in step.result()]
             for step in replaced:
                 step.result()
-        except BaseException:  # such as Ctrl-C
+        except BaseException:  # such as Ctrl-C, which may come before all work is handed out
             tasks.cancel()
             raise
         finally:
