@@ -100,8 +100,9 @@ def groups_command(
     columns of the view group_overview, with --queues those of group_status.
 
     Why a queue has its status: NO_COMMITS (STOP), no queue of the topic moves; OFFSET_STANDS (STALL), this queue alone does not move;
-    OFFSET_WENT_BACK (REWIND); LAG_NOT_DECREASING (WARN), it moves and gains nothing; NO_OFFSET, NOT_OBSERVED and INCOMPLETE_WINDOW
-    (UNKNOWN), no offset is stored, or too little was seen.
+    OFFSET_WENT_BACK (REWIND); LAG_NOT_DECREASING (WARN), it moves and gains nothing; MESSAGES_DELETED (WARN),
+    the lag fell only because unconsumed messages were deleted; NO_OFFSET, NOT_OBSERVED and INCOMPLETE_WINDOW
+    (UNKNOWN), no offset is stored, or too little was seen. A queue that never had a message, such as an empty retry queue, is OK.
     """
     _show(engine, lake, STATUS_LIST if queues else GROUP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
 
