@@ -85,6 +85,8 @@ def lag_command(
     An unknown value is NULL, and #Reason has the reason: `pullsim sql --lake DIR "DESCRIBE consume_lag"` explains each. #LastTime is in
     UTC. As json and csv the rows are those of consume_lag, with its column names.
 
+    Messages that were deleted before the group consumed them count as lag, as in mqadmin; the line below says how many they are.
+
     --by group shows sums instead, without the retry topic in Lag; as json and csv the rows are those of group_lag, with --by topic
     those of consume_lag_by_group.
 
@@ -223,8 +225,10 @@ class Asked:
         if self.form == "table":
             found = list(rows)
             show_table([f"#{column}" for column in names], found[: self.limit or None])
-            diffs = names.index("Diff")
-            say(f"\n{diff_total([row[diffs] for row in found])}")
+            diffs, reasons = names.index("Diff"), names.index("Reason")
+            has_deleted = any(row[reasons] == "OFFSET_BELOW_MIN" for row in found)
+            deleted = int(next(iter(ask(asked.deleted)[1]))[0]) if has_deleted else 0
+            say(f"\n{diff_total([row[diffs] for row in found], deleted)}")
         else:
             show_values(names, islice(rows, self.limit or None), self.form)
         return int(next(iter(ask(asked.count)[1]))[0]) if self.least is not None else 0

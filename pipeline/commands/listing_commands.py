@@ -95,14 +95,19 @@ def groups_command(
 ) -> None:
     """Show every consumer group: its status, what waits, its dead letters and its clients.
 
+    Has a group stopped, or is it only slow? STOP: it has stopped. STALL: a queue stands still, others move. WARN: it is slow, its lag does not
+    become less. REWIND: its offset went back. OK: it keeps up or gains. With --group NAME, the line below the table says which; with
+    --queues, each queue has the reason. `pullsim retention` tells when the next message is lost.
+
     The status is that of the view group_status; UNKNOWN where neither a capture nor `pullsim lag --record` shows the group over time.
     Waited is how long the next message of a queue has waited, at most. A dash is a value that is not known. Json and csv have the
     columns of the view group_overview, with --queues those of group_status.
 
     Why a queue has its status: NO_COMMITS (STOP), no queue of the topic moves; OFFSET_STANDS (STALL), this queue alone does not move;
-    OFFSET_WENT_BACK (REWIND); LAG_NOT_DECREASING (WARN), it moves and gains nothing; MESSAGES_DELETED (WARN),
-    the lag fell only because unconsumed messages were deleted; NO_OFFSET, NOT_OBSERVED and INCOMPLETE_WINDOW
-    (UNKNOWN), no offset is stored, or too little was seen. A queue that never had a message, such as an empty retry queue, is OK.
+    OFFSET_WENT_BACK (REWIND); LAG_NOT_DECREASING (WARN), it moves and gains nothing; MESSAGES_DELETED (WARN), the lag fell only because
+    messages were deleted before the group consumed them; NO_OFFSET, NOT_OBSERVED and INCOMPLETE_WINDOW (UNKNOWN), no offset is stored, or
+    too little was seen. A queue that never had a message, such as an empty retry queue, is OK. Seen committing is the last look that showed
+    the group committing: the commit itself came up to one look earlier.
     """
     _show(engine, lake, STATUS_LIST if queues else GROUP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
 

@@ -3,6 +3,7 @@ delays, timers, POP, lag."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -32,16 +33,53 @@ def _past_the_end(queues: int) -> str | None:
     return f"{_count(queues, 'queue')} with an offset past the end {'counts' if queues == 1 else 'count'} as 0" if queues else None
 
 
+def _deleted(messages: int) -> str | None:
+    return f"{messages:,} of them {'is' if messages == 1 else 'are'} deleted already (pullsim retention)" if messages else None
+
+
 def _of_groups(total: Totals) -> str:
     return _sentence(
         _count(total["groups"], "group"),
         f"{_count(total['waiting'], 'message waits', 'messages wait')} in {_count(total['behind'], 'group')}",
-        f"{total['trouble']:,} stopped, stalled or went back (pullsim groups --queues tells why)" if total["trouble"] else None,
-        f"the status of {total['unjudged']:,} is not known" if total["unjudged"] else None,
+        _deleted(total["deleted"]),
+        *(_progress_of_one if total["groups"] == 1 else _progress_of_all)(total),
         f"the lag of {total['unknown']:,} is not known" if total["unknown"] else None,
         _past_the_end(total["negative"]),
         f"{_count(total['dead'], 'dead letter')} (pullsim dlq)" if total["dead"] else None,
+        "pullsim retention tells when the next message is lost" if total["waiting"] else None,
     )
+
+
+# how bad a status is, as in WORST_FIRST -> what it says of a group
+_PROGRESS: Final = {
+    0: "its offset went back",
+    1: "it stands still in a queue, and moves others",
+    2: "it has stopped",
+    3: "it is slow: it commits, and its lag does not become less",
+}
+_MORE_SEEN: Final = "pullsim capture, or pullsim lag --record after each import, shows more"
+
+
+def _progress_of_one(total: Totals) -> Iterator[str]:
+    """Whether the only group of a list has stopped or is slow, and the command that tells why."""
+    why = f"pullsim groups --queues --group {total['first']} tells why"
+    if total["worst"] in _PROGRESS:
+        yield f"{_PROGRESS[total['worst']]} ({why})"
+    elif total["unjudged"]:
+        yield f"whether it has stopped or is slow is not known: too little was seen of it ({why}; {_MORE_SEEN})"
+    elif total["groups"]:
+        yield "it has not stopped: it keeps up, or its lag becomes less"
+
+
+def _progress_of_all(total: Totals) -> Iterator[str]:
+    """How many groups stopped or are slow, and the command that tells why."""
+    one = f" --group {total['inTrouble']}" if total["trouble"] == 1 else ""
+    if total["trouble"]:
+        yield f"{total['trouble']:,} stopped, stalled or went back (pullsim groups --queues{one} tells why)"
+    if total["slow"]:
+        yield f"{total['slow']:,} slow: the lag does not become less"
+    if total["unjudged"]:
+        yield f"of {total['unjudged']:,} it is not known whether they stopped or are slow ({_MORE_SEEN})"
 
 
 def _named(condition: str, name: str = "consumerGroup") -> str:
@@ -72,8 +110,13 @@ GROUP_LIST: Final = Listing(
         "groups": "count(DISTINCT consumerGroup)",
         "behind": _named("lag > 0 OR retryLag > 0"),
         "waiting": _waiting("lag", "retryLag"),
+        "deleted": "coalesce(sum(lagDeleted), 0L)",
         "negative": "coalesce(sum(queuesNegative), 0L)",
         "trouble": _named(IN_TROUBLE),
+        "inTrouble": f"min(CASE WHEN {IN_TROUBLE} THEN consumerGroup END)",
+        "slow": _named("status = 'WARN'"),
+        "worst": f"min({WORST_FIRST})",
+        "first": "min(consumerGroup)",
         "unjudged": _named("status = 'UNKNOWN'"),
         "unknown": _named("lag IS NULL"),
         "dead": "coalesce(sum(dlqMessages), 0L)",
@@ -90,7 +133,7 @@ def _of_queues(total: Totals) -> str:
         f"{total['trouble']:,} stopped, stalled or went back" if total["trouble"] else None,
         f"the lag of {total['warned']:,} does not become less" if total["warned"] else None,
         f"{total['fine']:,} OK" if total["fine"] else None,
-        f"{total['unjudged']:,} not known" if total["unjudged"] else None,
+        f"{total['unjudged']:,} not known: too little was seen ({_MORE_SEEN})" if total["unjudged"] else None,
         "pullsim groups --help explains the rules",
     )
 
@@ -104,7 +147,7 @@ STATUS_LIST: Final = Listing(
         Shown("status", "Status"),
         Shown("why", "Why", Kind.ID),
         Shown("lag", "Lag", Kind.COUNT),
-        Shown("committedAt", "Committed (UTC)", Kind.MILLIS),
+        Shown("committedAt", "Seen committing (UTC)", Kind.MILLIS),
         Shown("seenIn", "Seen in"),
     ),
     order=f"{WORST_FIRST}, status = 'OK', lag DESC NULLS LAST, consumerGroup, topic, queueId, brokerName",
@@ -593,8 +636,10 @@ def _of_lag(total: Totals) -> str:
         return "nothing has this lag; queues without a stored offset are not counted (pullsim lag)"
     return _sentence(
         f"{_count(total['waiting'], 'message waits', 'messages wait')} in {_count(total['behind'], 'group')}",
+        _deleted(total["deleted"]),
         _past_the_end(total["negative"]),
         f"the lag of {_count(total['unknown'], 'queue')} is not known" if total["unknown"] else None,
+        "pullsim groups tells which groups have stopped",
     )
 
 
@@ -613,6 +658,7 @@ def _lag_list(view: str, retry_lag: str, key: str, *columns: Shown) -> Listing:
         order=f"waiting DESC NULLS LAST, {key}, brokerName",
         totals={
             "waiting": _waiting("waiting", retry_lag),
+            "deleted": "coalesce(sum(waitingDeleted), 0L)",
             "behind": _named(f"waiting > 0 OR {retry_lag} > 0"),
             "negative": "coalesce(sum(queuesNegative), 0L)",
             "unknown": "coalesce(sum(queuesUnknown), 0L)",

@@ -71,6 +71,7 @@ def verdict(rows: Sequence[Row]) -> str:
     losing = [row for row in rows if row["lossAt"] is not None]
     lost = sum(row["lostMessages"] or 0 for row in rows)
     without_rate = {row["consumerGroup"] for row in rows if row["reason"] == NO_RATE}
+    going = [row for row in rows if row["reason"] == NO_RATE and row["deletedAt"] is not None]
     unplaced = sum(row["reason"] in _UNKNOWN for row in rows)
     told = []
     if losing:
@@ -84,6 +85,13 @@ def verdict(rows: Sequence[Row]) -> str:
         told.append(f"{_groups(losing)} messages; the first is {group}: {messages:,} at {moment_text(at)} UTC{others}")
     if lost:
         told.append(f"lost already: {lost:,} messages")
+    if going:
+        at = min(row["deletedAt"] for row in going)
+        groups = sorted({row["consumerGroup"] for row in going if row["deletedAt"] == at})
+        more = f" and {len(groups) - 1:,} more" if len(groups) > 1 else ""
+        told.append(
+            f"the next file with messages that wait goes at {moment_text(at)} UTC: what {groups[0]}{more} did not consume then is lost"
+        )
     if without_rate:
         pace = "1 group consumes" if len(without_rate) == 1 else f"{len(without_rate):,} groups consume"
         told.append(f"how fast {pace} is not known: --rate 0 assumes none, and pullsim lag --record after each import finds rates")

@@ -64,7 +64,7 @@ def show_listing(asked: AskedListing, names: Sequence[str], rows: Sequence[Seque
         _show_whole(asked.listing.details, places, rows[0])
         return
     values = [[row[places[column.name]] for column in columns] for row in rows]
-    show_cut(columns, values, totals["rows"], asked.listing.verdict(totals))
+    show_cut(columns, values, totals["rows"], safe_text(asked.listing.verdict(totals)))
 
 
 def show_cut(columns: Sequence[Shown], rows: Sequence[Sequence[Any]], count: int, verdict: str) -> None:

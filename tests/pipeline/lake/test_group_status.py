@@ -162,7 +162,11 @@ CASES: dict[str, tuple[list[Seen], str, str]] = {
     ),
     "too-slow": (history("too-slow", [5 * n for n in range(10)], AHEAD), "WARN", "LAG_NOT_DECREASING"),
     # 7 messages consumed at each look; before the sixth, 500 more were deleted; the queue grows by 10
-    "jumped": (history("jumped", [7 * n + (500 if n > 5 else 0) for n in range(10)], AHEAD, begins=[0] * 6 + [542] * 4), "WARN", "MESSAGES_DELETED"),
+    "jumped": (
+        history("jumped", [7 * n + (500 if n > 5 else 0) for n in range(10)], AHEAD, begins=[0] * 6 + [542] * 4),
+        "WARN",
+        "MESSAGES_DELETED",
+    ),
     "jumped-and-consumes": (
         history("jumped-and-consumes", [7 * n + (500 if n > 5 else 0) for n in range(10)], AHEAD, begins=[0] * 6 + [500] * 4),
         "OK",

@@ -160,7 +160,10 @@ def test_what_is_not_known_is_no_all_clear(pullsim: Callable[..., tuple[int, str
     code, out, _ = pullsim("groups", "--group", "even")
     assert code == 0
     assert re.search(r"^even +UNKNOWN +0 ", out, re.MULTILINE)
-    assert out.splitlines()[-1].endswith("the status of 1 is not known")
+    told = " ".join(out.split("\n\n")[-1].split())
+    assert (
+        "whether it has stopped or is slow is not known: too little was seen of it (pullsim groups --queues --group even tells why" in told
+    )
     out = pullsim("clients")[1]
     assert out.splitlines()[0] == "(0 rows)"
     assert "pullsim capture" in out
@@ -202,8 +205,9 @@ def test_what_two_brokers_have_is_counted_once_and_their_names_are_shown(
     assert "Broker" in header
     assert told == (
         # 4 on each broker and 1 to try again; the two that only a capture has are known to wait for nothing or not at all
-        "4 groups: 9 messages wait in 1 group; the status of 3 is not known; the lag of 2 is not known; "
-        "1 queue with an offset past the end counts as 0"
+        "4 groups: 9 messages wait in 1 group; of 3 it is not known whether they stopped or are slow (pullsim capture, or pullsim lag "
+        "--record after each import, shows more); the lag of 2 is not known; 1 queue with an offset past the end counts as 0; "
+        "pullsim retention tells when the next message is lost"
     )
     assert "4 groups: " not in shown("groups", "--broker", "b")[1]
     header, told = shown("topics")
@@ -335,7 +339,60 @@ def test_queues_tell_why_their_status_is_as_it_is(pullsim: Callable[..., tuple[i
     ]
     out = pullsim("groups", "--queues")[1]
     assert out.splitlines()[0].split()[:5] == ["Group", "Topic", "QID", "Status", "Why"]
-    assert " not known; pullsim groups --help explains the rules" in " ".join(out.split())
+    assert " not known: too little was seen (pullsim capture, or" in " ".join(out.split())
+
+
+@pytest.fixture(scope="module")
+def cut_queues(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Queue 0 of orders begins at 50 and ends at 100; queue 1 has ten messages. Ten looks showed group dead at the same offsets, slow at others."""
+    queue = {"brokerName": "b", "topic": "orders"}
+    offsets = {("dead", 0): 20, ("dead", 1): 3, ("slow", 0): 59, ("past", 0): 120, ("before", 0): -5, ("young", 0): 60}
+    looks = [
+        {**queue, "queueId": queue_id, "consumerGroup": group, "observedAt": number * SECOND, "minOffset": 50, "lakeVersion": 1}
+        | {"consumerOffset": offset, "brokerOffset": 100 + 2 * number, "lag": 100 + 2 * number - offset}
+        for number in range(10)
+        for (group, queue_id), offset in ({("dead", 0): 20} | {("slow", 0): 50 + number}).items()
+    ]
+    return plain_lake(
+        tmp_path_factory.mktemp("cut") / "lake",
+        {
+            "broker": [{"brokerName": "b", "maxStoreTimestamp": END, "minPhyOffset": 0, "properties": []}],
+            "queue": [{**queue, "queueId": 0, "minOffset": 50, "maxOffset": 100}, {**queue, "queueId": 1, "minOffset": 0, "maxOffset": 10}],
+            "consumer_offset": [
+                {**queue, "queueId": queue_id, "consumerGroup": group, "consumerOffset": offset}
+                for (group, queue_id), offset in offsets.items()
+            ],
+            "lag_history": looks,
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        # 80 and 7 of group dead, 41 of slow, 105 of before, 40 of young; 30 and 50 of these are deleted
+        (("groups",), "273 messages wait in 4 groups; 80 of them are deleted already (pullsim retention)"),
+        (
+            ("groups",),
+            "1 stopped, stalled or went back (pullsim groups --queues --group dead tells why); 1 slow: the lag does not become less",
+        ),
+        (("groups", "--group", "dead"), "it has stopped (pullsim groups --queues --group dead tells why)"),
+        (("groups", "--group", "slow"), "it is slow: it commits, and its lag does not become less (pullsim groups --queues --group slow"),
+        (("groups", "--group", "young"), "whether it has stopped or is slow is not known"),
+        (("groups", "--group", "dead"), "; pullsim retention tells when the next message is lost"),
+        (("lag", "--by", "group"), "273 messages wait in 4 groups: 80 of them are deleted already"),
+        (("lag", "--behind", "--topic", "orders", "--group", "dead"), "87 messages wait in 1 group: 30 of them are deleted already"),
+        (("lag", "--group", "dead"), "Diff Total: 87 (30 of them deleted before they were consumed, see pullsim retention)"),
+        (("lag", "--group", "before"), "Diff Total: 105 (50 of them deleted before they were consumed"),
+        (("lag", "--group", "slow"), "Diff Total: 41"),
+    ],
+)
+def test_lists_say_who_stopped_or_is_slow_and_what_is_deleted(
+    pullsim: Callable[..., tuple[int, str, str]], cut_queues: Path, words: tuple[str, ...], told: str
+) -> None:
+    out = " ".join(pullsim(*words, "--lake", cut_queues)[1].split("\n\n")[-1].split())
+    assert told in out
+    assert ("deleted" in out) == (words[-1] not in {"slow", "young"})
 
 
 def test_dead_letters_below_the_minimum_are_gone(pullsim: Callable[..., tuple[int, str, str]]) -> None:
