@@ -95,8 +95,8 @@ def groups_command(
 ) -> None:
     """Show every consumer group: its status, what waits, its dead letters and its clients.
 
-    Has a group stopped, or is it only slow? STOP: it has stopped. STALL: a queue stands still, others move. WARN: it is slow, its lag does not
-    become less. REWIND: its offset went back. OK: it keeps up or gains. With --group NAME, the line below the table says which; with
+    Has a group stopped, or is it only slow? STOP: it has stopped. STALL: a queue stands still, others move. WARN: it is slow, its lag does
+    not become less. REWIND: its offset went back. OK: it keeps up or gains. With --group NAME, the line below the table says which; with
     --queues, each queue has the reason. `pullsim retention` tells when the next message is lost.
 
     The status is that of the view group_status; UNKNOWN where neither a capture nor `pullsim lag --record` shows the group over time.

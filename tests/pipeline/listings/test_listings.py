@@ -344,7 +344,7 @@ def test_queues_tell_why_their_status_is_as_it_is(pullsim: Callable[..., tuple[i
 
 @pytest.fixture(scope="module")
 def cut_queues(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Queue 0 of orders begins at 50 and ends at 100; queue 1 has ten messages. Ten looks showed group dead at the same offsets, slow at others."""
+    """Queue 0 of orders begins at 50 and ends at 100; queue 1 has ten messages. Ten looks showed dead at one offset, slow at others."""
     queue = {"brokerName": "b", "topic": "orders"}
     offsets = {("dead", 0): 20, ("dead", 1): 3, ("slow", 0): 59, ("past", 0): 120, ("before", 0): -5, ("young", 0): 60}
     looks = [

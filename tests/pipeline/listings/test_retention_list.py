@@ -44,11 +44,11 @@ def test_queues_of_a_topic_are_one_row_with_sums_first_times_and_what_helps_all(
         ),
         (
             [NO_RATE, DONE],
-            "how fast 1 group consumes is not known: --rate 0 assumes none, and pullsim lag --record after",
+            "how fast 1 group consumes is not known, for captured commits show minutes and not days: --rate 0 assumes none, and",
         ),
         (
             [NO_RATE, row("a", "t", 0, deletedAt=DAY, reason="NO_RATE"), row("b", "t", 0, deletedAt=2 * DAY, reason="NO_RATE")],
-            "the next file with messages that wait goes at 1970-01-02 00:00:00 UTC: what a and 1 more did not consume then is lost; how fast",
+            "the next file with messages that wait goes at 1970-01-02 00:00:00 UTC: what a and 1 more did not consume then is lost",
         ),
         ([NO_RATE, DONE], "finds rates; no other loss is foreseen"),
     ],
