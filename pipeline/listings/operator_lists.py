@@ -299,7 +299,7 @@ def _of_moves(total: Totals) -> str:
         f"{_count(total['rows'], 'move')} in {_count(total['queues'], 'queue')} by {_count(total['clients'], 'client')}",
         f"{total['back']:,} went back" if total["back"] else "none went back",
         f"{_count(total['unseen'], 'move')} that the capture does not have, such as a reset by mqadmin" if total["unseen"] else None,
-        f"{_count(total['again'], 'message')} to consume again" if total["again"] else None,
+        f"{_count(total['again'], 'message')} to consume again" if total["again"] else "no message comes twice" if total["back"] else None,
     )
 
 

@@ -95,7 +95,8 @@ def verdict(rows: Sequence[Row]) -> str:
     if without_rate:
         pace = "1 group consumes" if len(without_rate) == 1 else f"{len(without_rate):,} groups consume"
         told.append(
-            f"how fast {pace} is not known, for captured commits show minutes and not days: --rate 0 assumes none, and pullsim lag --record after each import finds rates"
+            f"how fast {pace} is not known, for captured commits show minutes and not days: --rate 0 assumes none, "
+            "and pullsim lag --record after each import finds rates"
         )
     if unplaced:
         told.append(f"of {unplaced:,} queue{'' if unplaced == 1 else 's'} the next message is not known")

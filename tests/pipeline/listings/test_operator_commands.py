@@ -155,10 +155,16 @@ def test_moves_back_are_those_that_the_broker_got(pullsim: Pullsim, lake: Path, 
     assert back
     assert {(row["how"], row["clientId"]) for row in found} == {("BACK", "127.0.0.1@g-pull-1")}
     ends = {key: queue.maximum for key, queue in answers.lag.queues.items()}
-    again = {(topic, queue_id, before): max(min(before, ends[topic, queue_id]) - after, 0) for topic, queue_id, before, after in back}
+    again = {}
+    for topic, queue_id, before, after in back:
+        # an offset past the end was set: what the group had consumed lies below another one
+        inside = [offset for offset in committed[topic, queue_id] if offset <= ends[topic, queue_id]]
+        reached = before if before <= ends[topic, queue_id] else max(inside[: inside.index(after) + 1])
+        again[topic, queue_id, before] = reached - after
     assert {(row["topic"], row["queueId"], row["fromOffset"]): row["readAgain"] for row in found} == again
     past_the_end = rows(pullsim, lake, "offsets", "--group", "g-first", "--back", "--topic", "ledger")
-    assert all(row["readAgain"] <= ends["ledger", row["queueId"]] - row["toOffset"] for row in past_the_end if row["how"] == "BACK")
+    # they were never at what lies behind: nothing is consumed twice
+    assert {row["readAgain"] for row in past_the_end if row["how"] == "BACK"} == {0}
     assert any(row["fromOffset"] > ends["ledger", row["queueId"]] for row in past_the_end)
 
 
