@@ -11,7 +11,7 @@ import click
 from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine
 from pipeline.commands.listed import Names, answer, list_options, show_first
-from pipeline.commands.options import check_needed, lake_option, moment
+from pipeline.commands.options import check_needed, lake_option, span_options
 from pipeline.delta.delta_sql import literal
 from pipeline.listings.listing import AskedListing, Listing, equal
 from pipeline.listings.operator_lists import (
@@ -160,8 +160,7 @@ def clients_command(
     metavar="NAME|CODE",
     help="Only pulls that ended so: a status such as OFFSET_TOO_SMALL, or a response code such as PULL_OFFSET_MOVED or 21.",
 )
-@click.option("--from", "since", callback=moment, metavar="TIME", help="Only pulls since then; ms, or a time in UTC.")
-@click.option("--to", "until", callback=moment, metavar="TIME", help="Only pulls before then; ms, or a time in UTC.")
+@span_options("pulls")
 @_BROKER
 @list_options
 def pulls_command(
@@ -201,14 +200,14 @@ def pulls_command(
 
 @cli.command("offsets", cls=ExampleCommand, example="pullsim offsets --lake lake --group orders-consumer --back")
 @lake_option
-@click.option("--group", metavar="NAME", required=True, help="The consumer group.")
+@_GROUP
 @_TOPIC
 @_BROKER
 @click.option("--back", is_flag=True, help="Only moves back, and offsets that a query found moved.")
 @list_options
 def offsets_command(
     lake: str,
-    group: str,
+    group: str | None,
     topic: str | None,
     broker: str | None,
     back: bool,
@@ -217,15 +216,17 @@ def offsets_command(
     form: str,
     engine: Engine,
 ) -> None:
-    """Show how the offsets of a group moved while traffic was captured, and which client moved them.
+    """Show how the offsets of groups moved while traffic was captured, and which client moved them.
 
-    The newest move comes first. `pullsim lag --group` shows the stored offsets. Json and csv have the columns of the view offset_move.
+    The newest move comes first. SEEN: a query found the offset moved, the move itself was not captured. `pullsim lag` shows the stored
+    offsets. Json and csv have the columns of the view offset_move.
     """
     more = ("how IN ('BACK', 'SEEN')",) if back else ()
+    listing = BACK_LIST if back else OFFSET_LIST
     _show(
         engine,
         lake,
-        BACK_LIST if back else OFFSET_LIST,
+        listing if group is None else replace(listing, columns=[column for column in listing.columns if column.name != "consumerGroup"]),
         form=form,
         sort=sort,
         limit=limit,
@@ -329,8 +330,14 @@ def delays_command(
 ) -> None:
     """Show the messages of delay levels that are not delivered: how many wait in each level, and until when.
 
-    Messages that a group sent back wait here for their retry: --topic %RETRY%GROUP. An OVERDUE message was due more than 20 s before the
-    last write to the store. Timer messages of brokers 5.x have a list of their own: `pullsim timers`. Json and csv have the columns of the
+    What is due next comes first: levels with an overdue message, then by the time of the next one. Messages that a group sent back wait
+    here for their retry: --topic %RETRY%GROUP.
+
+    With --messages, the state of a message: OVERDUE, due more than 20 s before the last write to the store: its level is stuck; DUE, at
+    most 20 s before, and perhaps delivered since; PENDING, not due; then NO_LEVEL, never delivered, as messageDelayLevel lacks the level;
+    NO_MESSAGE, the commit log does not have it; UNKNOWN, due earlier, and the level has no stored offset: it may have been delivered.
+
+    Timer messages of brokers 5.x have a list of their own: `pullsim timers`. Json and csv have the columns of the
     view delay_level, and with --messages or --topic those of delayed_message.
     """
     listing = DELAYED_MESSAGE_LIST if messages or topic is not None else DELAY_LIST

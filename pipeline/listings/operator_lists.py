@@ -202,10 +202,12 @@ def _of_clients(total: Totals) -> str:
     if not total["rows"]:
         return "no client is known: a store has none, captured traffic has them (pullsim capture)"
     return _sentence(
-        f"{_count(total['clients'], 'client')} of {_count(total['groups'], 'group')} at the end of the capture",
-        f"{total['connected']:,} connected",
-        f"{total['seen']:,} seen without a heartbeat" if total["seen"] else None,
-        f"{total['gone']:,} left" if total["gone"] else None,
+        f"{_count(total['clients'], 'client')} of {_count(total['groups'], 'group')} in the captured traffic",
+        f"at its end {total['connected']:,} {'was' if total['connected'] == 1 else 'were'} connected",
+        f"{total['gone']:,} had left" if total["gone"] else None,
+        f"of {total['seen']:,} it is not known, for {'it' if total['seen'] == 1 else 'they'} pulled and sent no heartbeat"
+        if total["seen"]
+        else None,
     )
 
 
@@ -296,7 +298,8 @@ def _of_moves(total: Totals) -> str:
     if not total["rows"]:
         return "no move of an offset was captured; pullsim lag shows the stored offsets"
     return _sentence(
-        f"{_count(total['rows'], 'move')} in {_count(total['queues'], 'queue')} by {_count(total['clients'], 'client')}",
+        f"{_count(total['rows'], 'move')} in {_count(total['queues'], 'queue')} by {_count(total['clients'], 'client')}"
+        f"{'' if total['groups'] == 1 else ' of ' + _count(total['groups'], 'group')}",
         f"{total['back']:,} went back" if total["back"] else "none went back",
         f"{_count(total['unseen'], 'move')} that the capture does not have, such as a reset by mqadmin" if total["unseen"] else None,
         f"{_count(total['again'], 'message')} to consume again" if total["again"] else "no message comes twice" if total["back"] else None,
@@ -311,6 +314,7 @@ OFFSET_LIST: Final = Listing(
     view="offset_move",
     columns=(
         Shown("micros", "Time (UTC)", Kind.MICROS),
+        Shown("consumerGroup", "Group"),
         Shown("topic", "Topic"),
         Shown("queueId", "QID", Kind.COUNT),
         Shown("fromOffset", "From", Kind.COUNT),
@@ -319,8 +323,9 @@ OFFSET_LIST: Final = Listing(
         Shown("origin", "Request"),
         Shown("clientId", "Client"),
     ),
-    order="micros DESC, topic, queueId, brokerName",
+    order="micros DESC, consumerGroup, topic, queueId, brokerName",
     totals={
+        "groups": "count(DISTINCT consumerGroup)",
         "queues": "count(DISTINCT brokerName, topic, queueId)",
         "clients": f"count(DISTINCT {_CLIENT})",
         "back": "count_if(how = 'BACK')",
@@ -472,7 +477,7 @@ DELAY_LIST: Final = Listing(
         Shown("nextDueMs", "Next (UTC)", Kind.MILLIS),
         Shown("lastDueMs", "Last (UTC)", Kind.MILLIS),
     ),
-    order="overdue DESC, unknown DESC, waiting DESC, delayLevel, brokerName",
+    order="overdue = 0, nextDueMs NULLS LAST, unknown DESC, delayLevel, brokerName",
     totals={
         "waiting": "coalesce(sum(waiting), 0L)",
         "levels": "count(DISTINCT CASE WHEN waiting > 0 THEN delayLevel END)",
@@ -497,6 +502,8 @@ def _of_delayed_messages(total: Totals) -> str:
     )
 
 
+# what is due next comes before what is never delivered, and what may have been delivered comes last
+_SOONEST_FIRST: Final = "CASE state WHEN 'UNKNOWN' THEN 2 WHEN 'NO_LEVEL' THEN 1 WHEN 'NO_MESSAGE' THEN 1 ELSE 0 END"
 DELAYED_MESSAGE_LIST: Final = Listing(
     view="delayed_message",
     columns=(
@@ -508,7 +515,7 @@ DELAYED_MESSAGE_LIST: Final = Listing(
         Shown("queueOffset", "Offset", Kind.COUNT),
         Shown("uniqKey", "Unique key"),
     ),
-    order="dueMs NULLS LAST, delayLevel, queueOffset, brokerName",
+    order=f"{_SOONEST_FIRST}, dueMs NULLS LAST, delayLevel, queueOffset, brokerName",
     totals={
         "overdue": "count_if(state = 'OVERDUE')",
         "oldest": "max(overdueMillis)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 from pathlib import Path
@@ -148,6 +149,11 @@ def test_lists_say_what_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture
     due = made(tmp_path / "due", [entry(1, 0, -5000)], {1: 0})
     assert said(due).endswith("1 delayed message waits in 1 level: 1 due, and perhaps delivered since delayOffset.json was written")
     assert said(late, "--messages").endswith(f"5 delayed messages: 1 overdue, the oldest for 1 min; {unknown}")
+    # OVERDUE, three PENDING by their time, and last the one that may have been delivered
+    in_order = re.findall(r"(OVERDUE|PENDING|UNKNOWN) orders +(\d)", said(late, "--messages"))
+    assert [level for _, level in in_order] == ["1", "2", "5", "5", "2"]
+    # level 1 has an overdue one, the next ones of 2 and 5 are due at one time, and 2 has one more that may be due
+    assert re.findall(r" (\d) (?:1s|5s|1m) ", said(late)) == ["1", "2", "5"]
     assert said(late, "--topic", SCHEDULE).endswith("no delayed message of this kind waits")
     done = made(tmp_path / "done", [entry(1, 0, -60_000)], {1: 1})
     assert said(done).endswith("no delayed message waits")

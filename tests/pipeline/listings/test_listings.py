@@ -215,9 +215,19 @@ def test_what_two_brokers_have_is_counted_once_and_their_names_are_shown(
     assert told.startswith("2 topics: ")
     header, told = shown("clients")
     assert "Broker" in header
-    assert told == "1 client of 2 groups at the end of the capture: 0 connected; 1 seen without a heartbeat"
+    assert told == (
+        "1 client of 2 groups in the captured traffic: at its end 0 were connected; "
+        "of 1 it is not known, for it pulled and sent no heartbeat"
+    )
     assert "Broker" in shown("lag", "--by", "group")[0]
     assert "Broker" not in shown("groups", "--broker", "a")[0]
+
+
+def test_moves_of_all_groups_are_listed_and_name_them(two_brokers: Path, pullsim: Callable[..., tuple[int, str, str]]) -> None:
+    header, row, _, told = pullsim("offsets", "--lake", two_brokers)[1].splitlines()
+    assert (header.split()[2:4], row.split()[2:4]) == (["Group", "Topic"], ["only-commits", "orders"])
+    assert told == "1 move in 1 queue by 1 client: none went back"
+    assert "Group" not in pullsim("offsets", "--lake", two_brokers, "--group", "only-commits")[1]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +242,6 @@ def test_what_two_brokers_have_is_counted_once_and_their_names_are_shown(
         (("topics", "--sort", "sise"), "--sort: expected a column"),
         (("topics", "--sort", "size:down"), "found 'size:down'"),
         (("message",), "expected one of --key, --id, --tag, --text and --topic"),
-        (("offsets",), "Missing option '--group'"),
         (("pulls", "--outcome", "OFSET_MOVED"), "found 'OFSET_MOVED'; the nearest: PULL_OFFSET_MOVED"),
         (("pulls", "--outcome", "²"), "expected a status of the store"),
         (("pulls", "--queue", "1"), "--queue cannot be used without --topic"),
