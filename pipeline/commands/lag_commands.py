@@ -17,7 +17,7 @@ from pipeline.commands.new_run import now, run_id
 from pipeline.commands.options import check_alone, check_needed, lake_option, moment, require_lasting_port
 from pipeline.lake.asking import Ask, ask_each
 from pipeline.settings.quantities import milliseconds
-from pipeline.terminal import progress_to_stderr, say, show_table, show_values, start_page
+from pipeline.terminal import is_terminal, progress_to_stderr, say, show_table, show_values, start_page
 
 if TYPE_CHECKING:
     from pipeline.listings.listing import AskedListing
@@ -212,6 +212,7 @@ class Asked:
         from pipeline.lag.lag_sql import AskedLag, diff_total
         from pipeline.listings.listing import AskedListing
         from pipeline.listings.operator_lists import LAG_BY_QUEUE
+        from pipeline.listings.table import filled, show_narrow
 
         asked = AskedLag(
             broker=self.broker,
@@ -224,11 +225,16 @@ class Asked:
         names, rows = ask(asked.consumer_progress if self.form == "table" else asked.queue_lags)
         if self.form == "table":
             found = list(rows)
-            show_table([f"#{column}" for column in names], found[: self.limit or None])
+            headers, shown = [f"#{column}" for column in names], found[: self.limit or None]
+            if is_terminal():
+                show_narrow(headers, shown, optional=["#Broker Name", "#Group", "#LastTime", "#Lag Bytes"])
+            else:
+                show_table(headers, shown)
             diffs, reasons = names.index("Diff"), names.index("Reason")
             has_deleted = any(row[reasons] == "OFFSET_BELOW_MIN" for row in found)
             deleted = int(next(iter(ask(asked.deleted)[1]))[0]) if has_deleted else 0
-            say(f"\n{diff_total([row[diffs] for row in found], deleted)}")
+            total = diff_total([row[diffs] for row in found], deleted)
+            say(f"\n{filled(total) if is_terminal() else total}")
         else:
             show_values(names, islice(rows, self.limit or None), self.form)
         return int(next(iter(ask(asked.count)[1]))[0]) if self.least is not None else 0

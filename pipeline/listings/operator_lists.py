@@ -246,8 +246,22 @@ def _of_pulls(total: Totals) -> str:
         f"{total['moved']:,} sent to another offset (PULL_OFFSET_MOVED)" if total["moved"] else None,
         f"{total['refused']:,} refused" if total["refused"] else None,
         f"{total['unanswered']:,} without a captured answer" if total["unanswered"] else None,
+        _held(total),
         "pullsim explain --request REQUEST explains one",
     )
+
+
+def _held(total: Totals) -> str | None:
+    """How many pulls the broker held, and how that ended."""
+    if not total["held"]:
+        return None
+    ends = {
+        "ended by a message": total["woken"],
+        "by its time": total["waited"],
+        "without a captured answer": total["open"],
+        "otherwise": total["held"] - total["woken"] - total["waited"] - total["open"],
+    }
+    return f"the broker held {total['held']:,} (long polling): " + ", ".join(f"{count:,} {how}" for how, count in ends.items() if count)
 
 
 PULL_LIST: Final = Listing(
@@ -260,6 +274,7 @@ PULL_LIST: Final = Listing(
         Shown("queueOffset", "Offset", Kind.COUNT),
         Shown("outcome", "Outcome"),
         Shown("nextBeginOffset", "Next", Kind.COUNT),
+        Shown("holdEnding", "Held until"),
         Shown("request", "Request", Kind.ID),
     ),
     details=(
@@ -277,6 +292,7 @@ PULL_LIST: Final = Listing(
         Shown("maxOffset", "Max offset", Kind.COUNT),
         Shown("bodyBytes", "Messages given", Kind.SIZE),
         Shown("heldMillis", "Held for", Kind.DURATION),
+        Shown("holdEnding", "Held until"),
         Shown("request", "Request", Kind.ID),
         Shown("requestId", "Request in full", Kind.ID),
     ),
@@ -288,6 +304,10 @@ PULL_LIST: Final = Listing(
         "moved": "count_if(code = 21)",
         "refused": "count_if(code NOT IN (0, 19, 20, 21))",
         "unanswered": "count_if(code IS NULL)",
+        "held": "count(holdEnding)",
+        "woken": "count_if(holdEnding = 'MESSAGE')",
+        "waited": "count_if(holdEnding = 'TIMEOUT')",
+        "open": "count_if(holdEnding = 'NO_ANSWER')",
     },
     verdict=_of_pulls,
     more={"request": "regexp_extract(requestId, '[^:]*$', 0)"},

@@ -12,6 +12,7 @@ import pytest
 
 from pipeline.embedded.database import EmbeddedLake
 from pipeline.embedded.questions import ask
+from pipeline.listings import table
 from pipeline.main import run
 from tests.makers.plain_lakes import plain_lake
 from tests.truth.golden import needs_golden
@@ -159,7 +160,10 @@ def test_lists_say_what_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture
     assert said(done).endswith("no delayed message waits")
 
 
-def test_levels_of_several_brokers_fit_into_100_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_levels_of_several_brokers_fit_into_100_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "is_terminal", lambda: True)
     names = ["b", "a-broker-with-a-long-name"]
     entries = [entry(5, offset, due) | {"brokerName": name} for name in names for offset, due in enumerate((-30_000, 1, 10**6))]
     found = {

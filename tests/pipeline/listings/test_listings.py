@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,12 @@ def pulled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "recordedNextBeginOffset",
     )
     pulls = [
-        {"brokerName": "b", "requestId": name, **dict(zip(asked, values, strict=True))} | {"arrivalMicros": (END - values[4]) * 1000}
+        {"brokerName": "b", "requestId": name, **dict(zip(asked, values, strict=True))}
+        | {
+            "arrivalMicros": (END - values[4]) * 1000,
+            "held": values[5] in {0, None},
+            "answerMicros": (END - 1500) * 1000 if values[5] == 0 else None,
+        }
         for name, values in PULLS.items()
     ]
     queue = {"brokerName": "b", "minOffset": 0, "maxOffset": 10}
@@ -333,8 +339,12 @@ def test_pulls_are_counted_by_what_they_mean(pullsim: Callable[..., tuple[int, s
     told = " ".join(pullsim("pulls", "--lake", pulled)[1].split("\n\n")[-1].split())
     assert told == (
         "5 pulls of 2 groups: 1 found messages; 2 sent to another offset (PULL_OFFSET_MOVED); 1 refused; 1 without a captured answer; "
+        "the broker held 2 (long polling): 1 ended by a message, 1 without a captured answer; "
         "pullsim explain --request REQUEST explains one"
     )
+    rows = map(json.loads, pullsim("pulls", "--lake", pulled, "--format", "json")[1].splitlines())
+    assert [row["holdEnding"] for row in rows] == ["NO_ANSWER", None, None, None, "MESSAGE"]
+    assert re.search(r"^Held for +3 s\nHeld until +MESSAGE$", pullsim("pulls", "--lake", pulled, "--outcome", "0")[1], re.MULTILINE)
     [whole] = [line for line in pullsim("pulls", "--lake", pulled, "--outcome", "25")[1].splitlines() if line.startswith("Request in full")]
     assert whole.split()[-1] == "f1-1.1.1.1:10911-9.9.9.9:502-1-99-10"
     assert pullsim("pulls")[1] == "(0 rows)\nno such pull was captured; pullsim capture reads captured traffic\n"
@@ -478,6 +488,27 @@ def test_long_names_lose_their_middle_and_numbers_nothing() -> None:
     typed = "1.2.3.4:5678-1-70-8" * 6
     assert fitted((Shown("a", "A"), Shown("i", "I", Kind.ID)), [["x" * 30, typed]]) == [["xxx…xx", typed]]
     assert fitted((Shown("i", "I", Kind.ID),), [[typed]]) == [[typed]]
+
+
+def test_names_are_shortened_on_a_terminal_only(
+    cut_queues: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = (Shown("a", "A"), Shown("p", "P", Kind.PROSE))
+    [[name, prose]] = fitted(columns, [["x" * 120, "words " * 20]], is_read=False)
+    assert (name, len(prose)) == ("x" * 120, 24)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    shown = {}
+    for is_read in (True, False):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda is_read=is_read: is_read)
+        assert run(["lag", "--lake", str(cut_queues), "--engine", "duckdb"]) == 0
+        shown[is_read] = capsys.readouterr().out
+    piped, read = shown[False].splitlines(), shown[True].splitlines()
+    assert len(piped[0].rstrip()) > WIDTH >= max(map(len, read))
+    assert "#Broker Name" in piped[0]
+    assert [line.split()[:3] for line in read[:2]] == [["#Group", "#Topic", "#QID"], ["Offset", "Offset", "Seconds"]]
+    assert sorted({line.split()[0] for line in read[2:] if " orders " in line}) == ["before", "dead", "past", "slow", "young"]
+    assert "left out, so that the table is at most 100 wide: #Broker Name" in shown[True]
 
 
 def test_every_command_has_a_heading_in_help(capsys: pytest.CaptureFixture[str]) -> None:

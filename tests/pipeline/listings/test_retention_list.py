@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.listings import table
 from pipeline.listings.retention_list import by_topic, show_retention, verdict
 
 DAY = 86_400_000
@@ -58,7 +59,8 @@ def test_the_line_below_says_what_is_lost_and_what_is_not_known(rows: list[dict[
     assert ("no loss is foreseen" in verdict(rows)) == (rows == [DONE])
 
 
-def test_a_table_is_narrow_and_cut_where_there_is_much(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_narrow_and_cut_where_there_is_much(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "is_terminal", lambda: True)
     known = {"lostMessages": 12_345, "deletedAt": DAY, "lossAt": DAY, "lossMessages": 10}
     many = [row("a-group-of-a-very-long-name" * 3, "and-a-topic-too" * 3, queue, **known) for queue in range(51)]
     show_retention(many, by_queue=True, limit=None)
