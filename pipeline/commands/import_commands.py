@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 @cli.command("import", cls=ExampleCommand, example="pullsim import /data/rocketmq/store --lake lake --broker-name broker-a")
 @click.argument("store")
 @lake_option
-@click.option("--broker-name", metavar="NAME", help="Name in the lake; that of --properties by default, else the folder's.")
+@click.option(
+    "--broker-name",
+    metavar="NAME",
+    help="Name in the lake, whatever --properties says; that of --properties by default, else the folder's.",
+)
 @click.option(
     "--layout",
     type=click.Choice(["auto", "partitioned", "clustered"]),
@@ -89,6 +93,10 @@ def import_command(
     require_lasting_port(metrics, lasts=not once, otherwise="leave out --once")
     broker_settings = settings.of_store(store)
     name = broker_of(store, broker_name, broker_settings)
+    if broker_settings.broker_name not in {None, name}:
+        progress_to_stderr(
+            f"the broker is {name!r} in the lake, as --broker-name says; its own settings name it {broker_settings.broker_name!r}"
+        )
     asked: Layout | None = None if layout == "auto" else layout  # type: ignore[assignment]
     importing = partial(
         import_store,
