@@ -16,6 +16,7 @@ from pipeline.commands.given_settings import GivenSettings, rules_option, settin
 from pipeline.commands.new_run import now, run_id
 from pipeline.commands.options import check_alone, check_needed, lake_option, metrics_at, require_lasting_port
 from pipeline.files.stopping import told_to_stop
+from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say
 from store_format.errors import without_credentials
@@ -144,7 +145,8 @@ def _tell(done: Imported) -> None:
     for note in done.notes:
         say(f"note: {note}")
     say(
-        f"imported broker {done.broker}: {done.messages:,} messages, {done.entries:,} entries in {done.queues:,} queues, "
+        f"imported broker {done.broker}: {counted(done.messages, 'message')}, {counted(done.entries, 'entry', 'entries')} "
+        f"in {counted(done.queues, 'queue')}, "
         f"commit log {done.min_phy_offset} to {done.max_phy_offset}, layout {done.layout}, lake version {done.lake_version}"
     )
 
@@ -192,4 +194,4 @@ def _follow(
         )
         done = follow(lake, batches, folder, settings, report, once=once, trigger_seconds=trigger)
     events = f", {done.whole_imports:,} times the whole store was imported again" if done.whole_imports else ""
-    say(f"run {run.run_id}: {done.messages:,} messages added in {done.batches:,} batches{events}")
+    say(f"run {run.run_id}: {counted(done.messages, 'message')} added in {counted(done.batches, 'batch', 'batches')}{events}")

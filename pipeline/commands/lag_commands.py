@@ -16,7 +16,7 @@ from pipeline.commands.listed import Names, answer, list_options, show_first
 from pipeline.commands.new_run import now, run_id
 from pipeline.commands.options import check_alone, check_needed, lake_option, moment, require_lasting_port
 from pipeline.lake.asking import Ask, ask_each
-from pipeline.settings.quantities import milliseconds
+from pipeline.settings.quantities import counted, milliseconds
 from pipeline.terminal import is_terminal, progress_to_stderr, say, show_table, show_values, start_page
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | No
     if recorded is None:
         say(f"nothing new of broker {opened.name}: the lake has not changed since its last observation, or has one of {at} ms")
     else:
-        say(f"recorded {recorded.queues:,} queues of broker {opened.name} at {at} ms, lake version {recorded.lake_version}")
+        say(f"recorded {counted(recorded.queues, 'queue')} of broker {opened.name} at {at} ms, lake version {recorded.lake_version}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,14 +9,9 @@ from typing import Final
 
 from pipeline.lag.lag_sql import IN_TROUBLE, WORST_FIRST
 from pipeline.listings.listing import Kind, Listing, Shown, Totals
-from pipeline.settings.quantities import duration_text, size_text
+from pipeline.settings.quantities import counted, duration_text, size_text
 
 _BODY: Final = "CASE WHEN sysFlag & 1 = 1 THEN try_validate_utf8(CAST(uncompress_body(body, sysFlag) AS STRING)) ELSE bodyText END"
-
-
-def _count(number: int, one: str, more: str = "") -> str:
-    """A number with its noun, in the singular or in the plural."""
-    return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
 def _sentence(head: str, *notes: str | None) -> str:
@@ -30,7 +25,7 @@ def _age(millis: int | None) -> str:
 
 
 def _past_the_end(queues: int) -> str | None:
-    return f"{_count(queues, 'queue')} with an offset past the end {'counts' if queues == 1 else 'count'} as 0" if queues else None
+    return f"{counted(queues, 'queue')} with an offset past the end {'counts' if queues == 1 else 'count'} as 0" if queues else None
 
 
 def _deleted(messages: int) -> str | None:
@@ -39,13 +34,13 @@ def _deleted(messages: int) -> str | None:
 
 def _of_groups(total: Totals) -> str:
     return _sentence(
-        _count(total["groups"], "group"),
-        f"{_count(total['waiting'], 'message waits', 'messages wait')} in {_count(total['behind'], 'group')}",
+        counted(total["groups"], "group"),
+        f"{counted(total['waiting'], 'message waits', 'messages wait')} in {counted(total['behind'], 'group')}",
         _deleted(total["deleted"]),
         *(_progress_of_one if total["groups"] == 1 else _progress_of_all)(total),
         f"the lag of {total['unknown']:,} is not known" if total["unknown"] else None,
         _past_the_end(total["negative"]),
-        f"{_count(total['dead'], 'dead letter')} (pullsim dlq)" if total["dead"] else None,
+        f"{counted(total['dead'], 'dead letter')} (pullsim dlq)" if total["dead"] else None,
         "pullsim retention tells when the next message is lost" if total["waiting"] else None,
     )
 
@@ -129,7 +124,7 @@ def _of_queues(total: Totals) -> str:
     if not total["rows"]:
         return "no group has stored an offset"
     return _sentence(
-        f"{_count(total['rows'], 'queue')} of {_count(total['groups'], 'group')}",
+        f"{counted(total['rows'], 'queue')} of {counted(total['groups'], 'group')}",
         f"{total['trouble']:,} stopped, stalled or went back" if total["trouble"] else None,
         f"the lag of {total['warned']:,} does not become less" if total["warned"] else None,
         f"{total['fine']:,} OK" if total["fine"] else None,
@@ -164,8 +159,8 @@ STATUS_LIST: Final = Listing(
 
 def _of_topics(total: Totals) -> str:
     return _sentence(
-        _count(total["topics"], "topic"),
-        f"{_count(total['messages'], 'message')}, {size_text(total['bytes'])}",
+        counted(total["topics"], "topic"),
+        f"{counted(total['messages'], 'message')}, {size_text(total['bytes'])}",
         f"{total['unread']:,} with messages and no group" if total["unread"] else None,
         f"{total['empty']:,} without a message" if total["empty"] else None,
         _past_the_end(total["negative"]),
@@ -202,7 +197,7 @@ def _of_clients(total: Totals) -> str:
     if not total["rows"]:
         return "no client is known: a store has none, captured traffic has them (pullsim capture)"
     return _sentence(
-        f"{_count(total['clients'], 'client')} of {_count(total['groups'], 'group')} in the captured traffic",
+        f"{counted(total['clients'], 'client')} of {counted(total['groups'], 'group')} in the captured traffic",
         f"at its end {total['connected']:,} {'was' if total['connected'] == 1 else 'were'} connected",
         f"{total['gone']:,} had left" if total["gone"] else None,
         f"of {total['seen']:,} it is not known, for {'it' if total['seen'] == 1 else 'they'} pulled and sent no heartbeat"
@@ -240,7 +235,7 @@ def _of_pulls(total: Totals) -> str:
     if not total["rows"]:
         return "no such pull was captured; pullsim capture reads captured traffic"
     return _sentence(
-        f"{_count(total['rows'], 'pull')} of {_count(total['groups'], 'group')}",
+        f"{counted(total['rows'], 'pull')} of {counted(total['groups'], 'group')}",
         f"{total['found']:,} found messages" if total["found"] else None,
         f"{total['nothing']:,} found none" if total["nothing"] else None,
         f"{total['moved']:,} sent to another offset (PULL_OFFSET_MOVED)" if total["moved"] else None,
@@ -318,11 +313,11 @@ def _of_moves(total: Totals) -> str:
     if not total["rows"]:
         return "no move of an offset was captured; pullsim lag shows the stored offsets"
     return _sentence(
-        f"{_count(total['rows'], 'move')} in {_count(total['queues'], 'queue')} by {_count(total['clients'], 'client')}"
-        f"{'' if total['groups'] == 1 else ' of ' + _count(total['groups'], 'group')}",
+        f"{counted(total['rows'], 'move')} in {counted(total['queues'], 'queue')} by {counted(total['clients'], 'client')}"
+        f"{'' if total['groups'] == 1 else ' of ' + counted(total['groups'], 'group')}",
         f"{total['back']:,} went back" if total["back"] else "none went back",
-        f"{_count(total['unseen'], 'move')} that the capture does not have, such as a reset by mqadmin" if total["unseen"] else None,
-        f"{_count(total['again'], 'message')} to consume again" if total["again"] else "no message comes twice" if total["back"] else None,
+        f"{counted(total['unseen'], 'move')} that the capture does not have, such as a reset by mqadmin" if total["unseen"] else None,
+        f"{counted(total['again'], 'message')} to consume again" if total["again"] else "no message comes twice" if total["back"] else None,
     )
 
 
@@ -358,7 +353,7 @@ BACK_LIST: Final = replace(OFFSET_LIST, verdict=_of_moves_back)
 
 
 def _of_messages(total: Totals) -> str:
-    return _count(total["rows"], "message") if total["rows"] else "no message of the store matches"
+    return counted(total["rows"], "message") if total["rows"] else "no message of the store matches"
 
 
 MESSAGE_LIST: Final = Listing(
@@ -406,8 +401,8 @@ def _of_dead_letters(total: Totals) -> str:
     if not total["rows"]:
         return "no dead letter lies in the store"
     return _sentence(
-        f"{_count(total['messages'], 'dead letter')} of {_count(total['groups'], 'group')}, the oldest {_age(total['oldest'])}",
-        f"nobody consumes those of {_count(total['unread'], 'group')}" if total["unread"] else None,
+        f"{counted(total['messages'], 'dead letter')} of {counted(total['groups'], 'group')}, the oldest {_age(total['oldest'])}",
+        f"nobody consumes those of {counted(total['unread'], 'group')}" if total["unread"] else None,
         "pullsim message --topic %DLQ%GROUP lists them",
     )
 
@@ -438,7 +433,7 @@ def _of_transactions(total: Totals) -> str:
     if not total["rows"]:
         return "no transaction is open"
     return _sentence(
-        _count(total["rows"], "open transaction"),
+        counted(total["rows"], "open transaction"),
         f"{total['pending']:,} pending, the oldest {_age(total['oldest'])}" if total["pending"] else None,
         f"the broker gave up {total['discarded']:,}: its producers never answered" if total["discarded"] else None,
     )
@@ -470,7 +465,7 @@ def _of_delay_levels(total: Totals) -> str:
     if not total["waiting"] and not total["unknown"]:
         return "no delayed message waits"
     return _sentence(
-        f"{_count(total['waiting'], 'delayed message waits', 'delayed messages wait')} in {_count(total['levels'], 'level')}",
+        f"{counted(total['waiting'], 'delayed message waits', 'delayed messages wait')} in {counted(total['levels'], 'level')}",
         f"{total['overdue']:,} overdue: the level is stuck, or delayOffset.json is old" if total["overdue"] else None,
         f"{total['due']:,} due, and perhaps delivered since delayOffset.json was written" if total["due"] else None,
         _no_level(total["lacking"]),
@@ -514,7 +509,7 @@ def _of_delayed_messages(total: Totals) -> str:
     if not total["rows"]:
         return "no delayed message of this kind waits"
     return _sentence(
-        _count(total["rows"], "delayed message"),
+        counted(total["rows"], "delayed message"),
         f"{total['overdue']:,} overdue, the oldest for {duration_text(total['oldest'])}" if total["overdue"] else None,
         _no_level(total["lacking"]),
         _unstored(total["unknown"]),
@@ -548,7 +543,7 @@ DELAYED_MESSAGE_LIST: Final = Listing(
 
 
 def _without_unit(messages: int) -> str | None:
-    return f"{_count(messages, 'message')} not due yet without a unit in timerlog: was it imported?" if messages else None
+    return f"{counted(messages, 'message')} not due yet without a unit in timerlog: was it imported?" if messages else None
 
 
 def _of_timers(total: Totals) -> str:
@@ -557,12 +552,12 @@ def _of_timers(total: Totals) -> str:
     if total["unread"] == total["rows"]:
         return "what waits is not known: config/timercheck was not imported"
     return _sentence(
-        f"{_count(total['pending'], 'timer message waits', 'timer messages wait')} for {_count(total['rows'], 'topic')}",
+        f"{counted(total['pending'], 'timer message waits', 'timer messages wait')} for {counted(total['rows'], 'topic')}",
         f"{total['overdue']:,} overdue: the timer is stuck" if total["overdue"] else None,
         f"the timer has not come to {total['queued']:,} more" if total["queued"] else None,
         f"{total['cancelled']:,} will be dropped" if total["cancelled"] else None,
         _without_unit(total["without"]),
-        f"the broker counts otherwise in {_count(total['miscounted'], 'topic')}" if total["miscounted"] else None,
+        f"the broker counts otherwise in {counted(total['miscounted'], 'topic')}" if total["miscounted"] else None,
     )
 
 
@@ -595,7 +590,7 @@ def _of_timer_messages(total: Totals) -> str:
     if not total["rows"]:
         return "no timer message of this kind; pullsim timers lists topics"
     return _sentence(
-        _count(total["rows"], "timer message"),
+        counted(total["rows"], "timer message"),
         f"{total['overdue']:,} overdue, the oldest for {duration_text(total['oldest'])}" if total["overdue"] else None,
         f"{total['cancelled']:,} will be dropped" if total["cancelled"] else None,
         _without_unit(total["without"]),
@@ -628,7 +623,7 @@ def _of_pops(total: Totals) -> str:
     if not total["rows"]:
         return "no message is held by POP"
     return _sentence(
-        f"{_count(total['rows'], 'message')} of {_count(total['groups'], 'group')}",
+        f"{counted(total['rows'], 'message')} of {counted(total['groups'], 'group')}",
         f"{total['held']:,} held",
         f"the time of {total['expired']:,} is over: they come again" if total["expired"] else None,
         f"{total['again']:,} came back before" if total["again"] else None,
@@ -662,10 +657,10 @@ def _of_lag(total: Totals) -> str:
     if not total["rows"]:
         return "nothing has this lag; queues without a stored offset are not counted (pullsim lag)"
     return _sentence(
-        f"{_count(total['waiting'], 'message waits', 'messages wait')} in {_count(total['behind'], 'group')}",
+        f"{counted(total['waiting'], 'message waits', 'messages wait')} in {counted(total['behind'], 'group')}",
         _deleted(total["deleted"]),
         _past_the_end(total["negative"]),
-        f"the lag of {_count(total['unknown'], 'queue')} is not known" if total["unknown"] else None,
+        f"the lag of {counted(total['unknown'], 'queue')} is not known" if total["unknown"] else None,
         "pullsim groups tells which groups have stopped",
     )
 

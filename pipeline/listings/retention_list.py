@@ -10,6 +10,7 @@ from pipeline.lag.retention import IN_TIME, NO_FILE, NO_RATE, NOT_DELETED
 from pipeline.lake.asking import Row
 from pipeline.listings.listing import TABLE_ROWS, Kind, Shown
 from pipeline.listings.table import moment_text, show_cut
+from pipeline.settings.quantities import counted
 from pipeline.terminal import safe_text
 
 # reasons why no loss is foreseen: of messages that stay long enough, and of queues whose next message is not known
@@ -84,7 +85,7 @@ def verdict(rows: Sequence[Row]) -> str:
         others = f", and {len(first) - 1:,} more then" if len(first) > 1 else ""
         told.append(f"{_groups(losing)} messages; the first is {group}: {messages:,} at {moment_text(at)} UTC{others}")
     if lost:
-        told.append(f"lost already: {lost:,} messages")
+        told.append(f"lost already: {counted(lost, 'message')}")
     if going:
         at = min(row["deletedAt"] for row in going)
         groups = sorted({row["consumerGroup"] for row in going if row["deletedAt"] == at})

@@ -13,7 +13,7 @@ from typing import Any, Final
 from rich.cells import cell_len, set_cell_size
 
 from pipeline.listings.listing import TEXTS, AskedListing, Kind, Shown, Totals
-from pipeline.settings.quantities import duration_text, rate_text, size_text, utc_time
+from pipeline.settings.quantities import counted, duration_text, rate_text, size_text, utc_time
 from pipeline.terminal import is_terminal, safe_text, say, show_table
 from pipeline.terminal import value_text as told_text
 
@@ -91,7 +91,7 @@ def show_cut(columns: Sequence[Shown], rows: Sequence[Sequence[Any]], count: int
     else:
         say("(0 rows)")
     if len(rows) < count:
-        say(f"{len(rows):,} of {count:,} rows; --limit 0 shows all")
+        say(f"{len(rows):,} of {counted(count, 'row')}; --limit 0 shows all")
     say(filled(verdict))
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pipeline.questions.broker_checks import ExplainedPull
 from pipeline.questions.explain import Explanation, ScannedEntry, entries_of, wanted_tags
 from pipeline.replay.answer_lines import ANSWER_FIELDS
-from pipeline.settings.quantities import duration_text
+from pipeline.settings.quantities import counted, duration_text
 from pipeline.settings.settings import PullSettings, camel_case
 from pipeline.terminal import say, show_table
 from store_format.broker_version import DEFAULT_VERSION
@@ -218,7 +218,7 @@ def _window(explanation: Explanation) -> Iterator[str]:
     yield f"  batch in memory        {caps[gm.COUNT_MEMORY]} messages, {caps[gm.BYTES_MEMORY]:,} bytes at most"
     yield f"  batch on disk          {caps[gm.COUNT_DISK]} messages, {caps[gm.BYTES_DISK]:,} bytes at most"
     beyond = f"what starts before {log_end - memory}" if log_end > memory else "nothing"
-    yield f"  lies on disk           {beyond}: memory is {memory:,} bytes back from the log's end {log_end}"
+    yield f"  lies on disk           {beyond}: memory is {counted(memory, 'byte')} back from the log's end {log_end}"
 
 
 def _runs(entries: Sequence[ScannedEntry]) -> Iterator[list[ScannedEntry]]:
@@ -265,13 +265,13 @@ def _end(explanation: Explanation, entries: Sequence[ScannedEntry]) -> str:
 
 
 def _tail(explanation: Explanation, entries: Sequence[ScannedEntry], *, is_folded: bool) -> Iterator[str]:
-    counted = Counter(entry.fate for entry in entries)
-    passed = {fate: count for fate, count in counted.items() if fate.value.startswith(("not", "removed", "passed"))}
+    fates = Counter(entry.fate for entry in entries)
+    passed = {fate: count for fate, count in fates.items() if fate.value.startswith(("not", "removed", "passed"))}
     if passed:
         each = "; --all shows each entry" if is_folded else ""
         yield "passed over: " + "; ".join(f"{count:,} {fate.value}" for fate, count in passed.items()) + each
     if dropped := [entry for entry in entries if entry.client_drops]:
-        yield f"dropped by the client: {len(dropped):,} of {counted[Fate.TAKEN]:,} messages given"
+        yield f"dropped by the client: {len(dropped):,} of {counted(fates[Fate.TAKEN], 'message')} given"
     yield ""
     answer = _answer(explanation)
     if answer is None:
@@ -282,8 +282,8 @@ def _tail(explanation: Explanation, entries: Sequence[ScannedEntry], *, is_folde
         yield f"answer: the store throws {answer['exception']}"
     else:
         yield f"answer: {GetMessageStatus[answer['status']].name}, next offset {answer['nextBeginOffset']}"
-        yield f"  {answer['messageCount']} messages, {answer['bufferTotalSize']:,} bytes"
-        behind = "not recorded" if answer["diskFallBehind"] is None else f"{answer['diskFallBehind']:,} bytes"
+        yield f"  {counted(answer['messageCount'], 'message')}, {counted(answer['bufferTotalSize'], 'byte')}"
+        behind = "not recorded" if answer["diskFallBehind"] is None else counted(answer["diskFallBehind"], "byte")
         yield f"  suggestPullingFromSlave {str(answer['suggestPullingFromSlave']).lower()}, diskFallBehind {behind}"
     yield from _broker_answer(explanation)
 

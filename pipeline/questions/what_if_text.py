@@ -12,7 +12,7 @@ from typing import Any, Final
 from pipeline.questions.drain import SIDES, Drained
 from pipeline.questions.what_if import WhatIf
 from pipeline.replay.replay import At
-from pipeline.settings.quantities import percent_text
+from pipeline.settings.quantities import counted, percent_text
 from pipeline.terminal import say, show_table
 
 # columns of the CSV: part of the result, name of the value, value of each side, number of pulls
@@ -86,7 +86,7 @@ def show(result: WhatIf) -> None:
         say("")
     show_table(("setting", *SIDES), [(name, *map(_text, values)) for name, values in result.settings.items()])
     share = f" ({percent_text(result.changed / result.pulls)})" if result.pulls else ""
-    say(f"\n{result.pulls:,} pulls, {result.changed:,} answered differently{share}")
+    say(f"\n{counted(result.pulls, 'pull')}, {result.changed:,} answered differently{share}")
     say(f"each pull sees {_SEEN[result.at]}\n")
     show_table(("", *SIDES, "change"), [_compared(name, *values) for name, values in result.measures.items()])
     if result.changed:

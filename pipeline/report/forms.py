@@ -12,6 +12,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from pipeline.report.tone import Tone, outcome_tone, status_tone
+from pipeline.settings.quantities import counted as count_text
 from pipeline.settings.quantities import duration_text, percent_text, rate_text, size_text, utc_time
 
 # shown for a missing figure; the page explains why it is missing
@@ -61,6 +62,11 @@ def outcome(value: Any) -> Markup:
 def count(value: Any) -> Markup:
     """Return the markup of a whole number with commas."""
     return NOTHING if value is None else Markup("{}").format(f"{int(value):,}")
+
+
+def counted(value: int | None, one: str, more: str = "") -> Markup:
+    """Return the markup of a number with its noun, in the singular or in the plural; arguments are those of `quantities.counted`."""
+    return NOTHING if value is None else Markup("{}").format(count_text(value, one, more))
 
 
 def _figure(text: str) -> Markup:

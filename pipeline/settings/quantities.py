@@ -1,4 +1,4 @@
-"""Sizes, durations, rates, shares and times as people write and read them: 64M, 500ms, 1.5 KiB, 3 d 4 h; times are ms since 1970, UTC."""
+"""Counts, sizes, durations, rates, shares and times as people write and read them: 64M, 500ms, 1.5 KiB, 3 d 4 h; times are in ms, UTC."""
 
 from __future__ import annotations
 
@@ -39,6 +39,17 @@ def duration_in_seconds(text: str) -> float | None:
 def milliseconds(time: dt.datetime) -> int:
     """Return a time in whole ms since 1970; a time without a zone is in UTC."""
     return (time.replace(tzinfo=time.tzinfo or dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
+
+
+def counted(number: int, one: str, more: str = "") -> str:
+    """Return a number with its noun, in the singular or in the plural.
+
+    Args:
+        number: how many there are.
+        one: the noun in the singular.
+        more: the noun in the plural; `one` with an s by default.
+    """
+    return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
 def size_text(size: float) -> str:
