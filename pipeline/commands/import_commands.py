@@ -94,10 +94,7 @@ def import_command(
     require_lasting_port(metrics, lasts=not once, otherwise="leave out --once")
     broker_settings = settings.of_store(store)
     name = broker_of(store, broker_name, broker_settings)
-    if broker_settings.broker_name not in {None, name}:
-        progress_to_stderr(
-            f"the broker is {name!r} in the lake, as --broker-name says; its own settings name it {broker_settings.broker_name!r}"
-        )
+    _tell_other_name(name, broker_settings.broker_name)
     asked: Layout | None = None if layout == "auto" else layout  # type: ignore[assignment]
     importing = partial(
         import_store,
@@ -132,6 +129,11 @@ def import_command(
             return
         done = importing(opened, run_id=run_id())
     _tell(done)
+
+
+def _tell_other_name(name: str, own: str | None) -> None:
+    if own not in {None, name}:
+        progress_to_stderr(f"the broker is {name!r} in the lake, as --broker-name says; its own settings name it {own!r}")
 
 
 def _require_fitting(follow: bool, as_found: bool, of_follow: Mapping[str, object]) -> None:

@@ -147,6 +147,17 @@ def test_a_table_and_csv_tell_the_same(pullsim: Pullsim, wide: Lake, tmp_path: P
     assert outcomes == {("FOUND", "FOUND"): 2, (thrown, thrown): 1, ("OFFSET_OVERFLOW_ONE", "OFFSET_OVERFLOW_ONE"): 1}
 
 
+def test_pulls_that_are_left_out_are_counted(pullsim: Pullsim, wide: Lake, tmp_path: Path) -> None:
+    requests = write_lines(tmp_path / "requests.jsonl", [pull(0, 32), pull(0, 32, "TagA"), pull(5, 3)])
+    asked = ("whatif", "--lake", wide.root, "--requests", requests, "--set", "maxTransferCountOnMessageInMemory=8")
+    assert "left out" not in pullsim(*asked)[1]
+    assert (
+        "1 pull, 1 answered differently (100 %)\nleft out: 2 pulls, their filter is none of TAG\n" in pullsim(*asked, "--filters", "TAG")[1]
+    )
+    [line] = pullsim(*asked, "--filters", "null,SQL92", "--format", "json")[1].splitlines()
+    assert json.loads(line)["leftOut"] == {"their filter is none of SQL92, null": 1}
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
