@@ -93,8 +93,7 @@ def import_command(
     _require_fitting(follow, as_found, {"--checkpoint": checkpoint, "--trigger": trigger, "--once": once, "--metrics": metrics})
     require_lasting_port(metrics, lasts=not once, otherwise="leave out --once")
     broker_settings = settings.of_store(store)
-    name = broker_of(store, broker_name, broker_settings)
-    _tell_other_name(name, broker_settings.broker_name)
+    name = _named(broker_of(store, broker_name, broker_settings), broker_settings.broker_name)
     asked: Layout | None = None if layout == "auto" else layout  # type: ignore[assignment]
     importing = partial(
         import_store,
@@ -131,9 +130,11 @@ def import_command(
     _tell(done)
 
 
-def _tell_other_name(name: str, own: str | None) -> None:
+def _named(name: str, own: str | None) -> str:
+    """The name in the lake, after it was told where the broker's own name is another."""
     if own not in {None, name}:
         progress_to_stderr(f"the broker is {name!r} in the lake, as --broker-name says; its own settings name it {own!r}")
+    return name
 
 
 def _require_fitting(follow: bool, as_found: bool, of_follow: Mapping[str, object]) -> None:
