@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipeline.listings import table
 from pipeline.simulation.scenario import read_scenario
 from tests.makers.captured_lakes import captured_broker
 from tests.makers.plain_lakes import add_broker
@@ -358,7 +359,8 @@ LISTS = (
 
 # the views themselves are compared in tests/pipeline/embedded
 @pytest.mark.parametrize(("words", "form"), sampled([(words, form) for words in LISTS for form in ("table", "json")], 3), ids=str)
-def test_spark_shows_the_same(pullsim: Pullsim, lake: Path, words: tuple[str, ...], form: str) -> None:
+def test_spark_shows_the_same(pullsim: Pullsim, lake: Path, words: tuple[str, ...], form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "is_terminal", lambda: True)
     shown = [pullsim(*words, "--lake", lake, "--format", form, "--engine", engine) for engine in ("spark", "duckdb")]
     assert shown[0] == shown[1]
     assert shown[0][0] == 0
