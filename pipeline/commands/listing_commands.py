@@ -179,7 +179,7 @@ def pulls_command(
 ) -> None:
     """Show the captured pulls: when, from which offset, how they ended, and the next offset; one pull alone is shown whole.
 
-    Held until: the broker held the pull (long polling), and this ended it: MESSAGE, one for the group came; TIMEOUT, none came in time;
+    Held: the broker held the pull (long polling), and this ended it: MESSAGE, one for the group came; TIMEOUT, none came in time;
     NOT_FOR_IT, the filter let nothing pass; NO_ANSWER, the client left or the capture ended; REFUSED. A dash: it was not held.
 
     The newest comes first. `pullsim explain --request` takes what the column Request has, the end of the requestId. Pulls come from

@@ -269,7 +269,7 @@ PULL_LIST: Final = Listing(
         Shown("queueOffset", "Offset", Kind.COUNT),
         Shown("outcome", "Outcome"),
         Shown("nextBeginOffset", "Next", Kind.COUNT),
-        Shown("holdEnding", "Held until"),
+        Shown("holdEnding", "Held"),
         Shown("request", "Request", Kind.ID),
     ),
     details=(
