@@ -48,6 +48,11 @@ class _Results:
             raise ReaderGoneError from None
 
 
+def is_terminal() -> bool:
+    """Whether people read the results on a terminal; else a pipe or a file takes them."""
+    return sys.stdout.isatty()
+
+
 def say(text: str) -> None:
     """Print a line of results."""
     _Results().write(text + "\n")
@@ -56,7 +61,7 @@ def say(text: str) -> None:
 def start_page(text: str) -> None:
     """Print the first line of a new page of results; a terminal is cleared before it, other outputs get an empty line."""
     click.clear()
-    say(text if sys.stdout.isatty() else f"\n{text}")
+    say(text if is_terminal() else f"\n{text}")
 
 
 def progress_to_stderr(text: str) -> None:
@@ -108,7 +113,7 @@ def _csv_value(value: Any) -> Any:
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Collection[int] | None = None) -> None:
     """Print rows as a table; arguments are those of `table_text`."""
-    in_colours = sys.stdout.isatty() and os.environ.get("TERM", "") not in _WITHOUT_BOLD
+    in_colours = is_terminal() and os.environ.get("TERM", "") not in _WITHOUT_BOLD
     _Results().write(table_text(names, rows, right=right, in_colours=in_colours))
 
 

@@ -9,6 +9,7 @@ from pipeline.commands.engine import Engine, engine_options
 from pipeline.commands.given_settings import GivenSettings, settings_options
 from pipeline.commands.new_run import now, run_id
 from pipeline.commands.options import broker_option, lake_option
+from pipeline.settings.quantities import counted
 from pipeline.terminal import progress_to_stderr, say
 
 
@@ -30,7 +31,8 @@ def capture_command(file: str, lake: str, broker: str | None, engine: Engine) ->
         opened = Lake(spark, lake)
         done = run_capture(broker_of(opened, broker), file, run_id=run_id(), now=now, progress=progress_to_stderr)
     say(
-        f"captured for broker {done.broker}: {done.pulls:,} pulls, {done.answered:,} of them answered, {done.offsets:,} offsets, "
+        f"captured for broker {done.broker}: {counted(done.pulls, 'pull')}, {done.answered:,} of them answered, "
+        f"{counted(done.offsets, 'offset')}, "
         f"{done.bad:,} bad requests, lake version {done.lake_version}"
     )
 
@@ -58,4 +60,4 @@ def requests_command(lake: str, out: str, broker: str | None, settings: GivenSet
     with engine.session(reads=lake, broker=broker, outputs={"--out": out}, workers=True) as spark:
         opened = OpenedBroker.of(spark, lake, broker)
         done = write_captured_requests(opened, settings.over(opened.properties()), out)
-    say(f"wrote {done.requests:,} requests to {out}; {done.left_out:,} captured pulls left out, which the broker refuses")
+    say(f"wrote {counted(done.requests, 'request')} to {out}; {done.left_out:,} captured pulls left out, which the broker refuses")

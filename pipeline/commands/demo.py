@@ -24,6 +24,7 @@ from pipeline.lake.views import create_views
 from pipeline.replay.replay_job import run_replay
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.request_file import RequestFile
+from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say, show_rows
 
@@ -76,7 +77,10 @@ def run_demo(spark: SparkSession, lake_path: str | None, *, run_id: Callable[[],
             now=now,
             progress=progress_to_stderr,
         )
-        say(f"{done.messages:,} messages, {done.entries:,} entries in {done.queues} queues, layout {done.layout}")
+        say(
+            f"{counted(done.messages, 'message')}, {counted(done.entries, 'entry', 'entries')} in {counted(done.queues, 'queue')}, "
+            f"layout {done.layout}"
+        )
 
     with tempfile.TemporaryDirectory(prefix="pullsim-demo-") as temporary, _lake_folder(lake_path) as root:
         folder = Path(temporary)

@@ -10,6 +10,7 @@ import click
 from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import unused_engine_options
 from pipeline.commands.given_settings import GivenSettings, rules_option, settings_options
+from pipeline.settings.quantities import counted
 from pipeline.terminal import progress_to_stderr, say
 
 
@@ -96,7 +97,7 @@ def generate_command(
         where=where,
         progress=progress_to_stderr,
     )
-    say(f"generated {done.store}: {done.messages:,} messages in {done.queues:,} queues, commit log 0 to {done.log_end}")
+    say(f"generated {done.store}: {counted(done.messages, 'message')} in {counted(done.queues, 'queue')}, commit log 0 to {done.log_end}")
 
 
 @cli.command("frames", cls=ExampleCommand, example="pullsim frames frames.jsonl --out decoded.jsonl")

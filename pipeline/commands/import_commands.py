@@ -16,6 +16,7 @@ from pipeline.commands.given_settings import GivenSettings, rules_option, settin
 from pipeline.commands.new_run import now, run_id
 from pipeline.commands.options import check_alone, check_needed, lake_option, metrics_at, require_lasting_port
 from pipeline.files.stopping import told_to_stop
+from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say
 from store_format.errors import without_credentials
@@ -30,7 +31,11 @@ if TYPE_CHECKING:
 @cli.command("import", cls=ExampleCommand, example="pullsim import /data/rocketmq/store --lake lake --broker-name broker-a")
 @click.argument("store")
 @lake_option
-@click.option("--broker-name", metavar="NAME", help="Name in the lake; that of --properties by default, else the folder's.")
+@click.option(
+    "--broker-name",
+    metavar="NAME",
+    help="Name in the lake, whatever --properties says; that of --properties by default, else the folder's.",
+)
 @click.option(
     "--layout",
     type=click.Choice(["auto", "partitioned", "clustered"]),
@@ -88,7 +93,7 @@ def import_command(
     _require_fitting(follow, as_found, {"--checkpoint": checkpoint, "--trigger": trigger, "--once": once, "--metrics": metrics})
     require_lasting_port(metrics, lasts=not once, otherwise="leave out --once")
     broker_settings = settings.of_store(store)
-    name = broker_of(store, broker_name, broker_settings)
+    name = _named(broker_of(store, broker_name, broker_settings), broker_settings.broker_name)
     asked: Layout | None = None if layout == "auto" else layout  # type: ignore[assignment]
     importing = partial(
         import_store,
@@ -125,6 +130,13 @@ def import_command(
     _tell(done)
 
 
+def _named(name: str, own: str | None) -> str:
+    """The name in the lake, after it was told where the broker's own name is another."""
+    if own not in {None, name}:
+        progress_to_stderr(f"the broker is {name!r} in the lake, as --broker-name says; its own settings name it {own!r}")
+    return name
+
+
 def _require_fitting(follow: bool, as_found: bool, of_follow: Mapping[str, object]) -> None:
     if follow:
         check_alone("--follow", {"--as-found": as_found}, "it adds to a store as the broker's start leaves it")
@@ -136,7 +148,8 @@ def _tell(done: Imported) -> None:
     for note in done.notes:
         say(f"note: {note}")
     say(
-        f"imported broker {done.broker}: {done.messages:,} messages, {done.entries:,} entries in {done.queues:,} queues, "
+        f"imported broker {done.broker}: {counted(done.messages, 'message')}, {counted(done.entries, 'entry', 'entries')} "
+        f"in {counted(done.queues, 'queue')}, "
         f"commit log {done.min_phy_offset} to {done.max_phy_offset}, layout {done.layout}, lake version {done.lake_version}"
     )
 
@@ -184,4 +197,4 @@ def _follow(
         )
         done = follow(lake, batches, folder, settings, report, once=once, trigger_seconds=trigger)
     events = f", {done.whole_imports:,} times the whole store was imported again" if done.whole_imports else ""
-    say(f"run {run.run_id}: {done.messages:,} messages added in {done.batches:,} batches{events}")
+    say(f"run {run.run_id}: {counted(done.messages, 'message')} added in {counted(done.batches, 'batch', 'batches')}{events}")

@@ -16,8 +16,8 @@ from pipeline.commands.listed import Names, answer, list_options, show_first
 from pipeline.commands.new_run import now, run_id
 from pipeline.commands.options import check_alone, check_needed, lake_option, moment, require_lasting_port
 from pipeline.lake.asking import Ask, ask_each
-from pipeline.settings.quantities import milliseconds
-from pipeline.terminal import progress_to_stderr, say, show_table, show_values, start_page
+from pipeline.settings.quantities import counted, milliseconds
+from pipeline.terminal import is_terminal, progress_to_stderr, say, show_table, show_values, start_page
 
 if TYPE_CHECKING:
     from pipeline.listings.listing import AskedListing
@@ -84,6 +84,8 @@ def lag_command(
 
     An unknown value is NULL, and #Reason has the reason: `pullsim sql --lake DIR "DESCRIBE consume_lag"` explains each. #LastTime is in
     UTC. As json and csv the rows are those of consume_lag, with its column names.
+
+    Messages that were deleted before the group consumed them count as lag, as in mqadmin; the line below says how many they are.
 
     --by group shows sums instead, without the retry topic in Lag; as json and csv the rows are those of group_lag, with --by topic
     those of consume_lag_by_group.
@@ -156,7 +158,7 @@ def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | No
     if recorded is None:
         say(f"nothing new of broker {opened.name}: the lake has not changed since its last observation, or has one of {at} ms")
     else:
-        say(f"recorded {recorded.queues:,} queues of broker {opened.name} at {at} ms, lake version {recorded.lake_version}")
+        say(f"recorded {counted(recorded.queues, 'queue')} of broker {opened.name} at {at} ms, lake version {recorded.lake_version}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +212,7 @@ class Asked:
         from pipeline.lag.lag_sql import AskedLag, diff_total
         from pipeline.listings.listing import AskedListing
         from pipeline.listings.operator_lists import LAG_BY_QUEUE
+        from pipeline.listings.table import filled, show_narrow
 
         asked = AskedLag(
             broker=self.broker,
@@ -222,9 +225,16 @@ class Asked:
         names, rows = ask(asked.consumer_progress if self.form == "table" else asked.queue_lags)
         if self.form == "table":
             found = list(rows)
-            show_table([f"#{column}" for column in names], found[: self.limit or None])
-            diffs = names.index("Diff")
-            say(f"\n{diff_total([row[diffs] for row in found])}")
+            headers, shown = [f"#{column}" for column in names], found[: self.limit or None]
+            if is_terminal():
+                show_narrow(headers, shown, optional=["#Broker Name", "#Group", "#LastTime", "#Lag Bytes"])
+            else:
+                show_table(headers, shown)
+            diffs, reasons = names.index("Diff"), names.index("Reason")
+            has_deleted = any(row[reasons] == "OFFSET_BELOW_MIN" for row in found)
+            deleted = int(next(iter(ask(asked.deleted)[1]))[0]) if has_deleted else 0
+            total = diff_total([row[diffs] for row in found], deleted)
+            say(f"\n{filled(total) if is_terminal() else total}")
         else:
             show_values(names, islice(rows, self.limit or None), self.form)
         return int(next(iter(ask(asked.count)[1]))[0]) if self.least is not None else 0

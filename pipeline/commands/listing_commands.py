@@ -11,7 +11,7 @@ import click
 from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine
 from pipeline.commands.listed import Names, answer, list_options, show_first
-from pipeline.commands.options import check_needed, lake_option, moment
+from pipeline.commands.options import check_needed, lake_option, span_options
 from pipeline.delta.delta_sql import literal
 from pipeline.listings.listing import AskedListing, Listing, equal
 from pipeline.listings.operator_lists import (
@@ -95,13 +95,19 @@ def groups_command(
 ) -> None:
     """Show every consumer group: its status, what waits, its dead letters and its clients.
 
+    Has a group stopped, or is it only slow? STOP: it has stopped. STALL: a queue stands still, others move. WARN: it is slow, its lag does
+    not become less. REWIND: its offset went back. OK: it keeps up or gains. With --group NAME, the line below the table says which; with
+    --queues, each queue has the reason. `pullsim retention` tells when the next message is lost.
+
     The status is that of the view group_status; UNKNOWN where neither a capture nor `pullsim lag --record` shows the group over time.
     Waited is how long the next message of a queue has waited, at most. A dash is a value that is not known. Json and csv have the
     columns of the view group_overview, with --queues those of group_status.
 
     Why a queue has its status: NO_COMMITS (STOP), no queue of the topic moves; OFFSET_STANDS (STALL), this queue alone does not move;
-    OFFSET_WENT_BACK (REWIND); LAG_NOT_DECREASING (WARN), it moves and gains nothing; NO_OFFSET, NOT_OBSERVED and INCOMPLETE_WINDOW
-    (UNKNOWN), no offset is stored, or too little was seen.
+    OFFSET_WENT_BACK (REWIND); LAG_NOT_DECREASING (WARN), it moves and gains nothing; MESSAGES_DELETED (WARN), the lag fell only because
+    messages were deleted before the group consumed them; NO_OFFSET, NOT_OBSERVED and INCOMPLETE_WINDOW (UNKNOWN), no offset is stored, or
+    too little was seen. A queue that never had a message, such as an empty retry queue, is OK. Seen committing is the last look that showed
+    the group committing: the commit itself came up to one look earlier.
     """
     _show(engine, lake, STATUS_LIST if queues else GROUP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
 
@@ -154,8 +160,7 @@ def clients_command(
     metavar="NAME|CODE",
     help="Only pulls that ended so: a status such as OFFSET_TOO_SMALL, or a response code such as PULL_OFFSET_MOVED or 21.",
 )
-@click.option("--from", "since", callback=moment, metavar="TIME", help="Only pulls since then; ms, or a time in UTC.")
-@click.option("--to", "until", callback=moment, metavar="TIME", help="Only pulls before then; ms, or a time in UTC.")
+@span_options("pulls")
 @_BROKER
 @list_options
 def pulls_command(
@@ -173,6 +178,9 @@ def pulls_command(
     engine: Engine,
 ) -> None:
     """Show the captured pulls: when, from which offset, how they ended, and the next offset; one pull alone is shown whole.
+
+    Held: the broker held the pull (long polling), and this ended it: MESSAGE, one for the group came; TIMEOUT, none came in time;
+    NOT_FOR_IT, the filter let nothing pass; NO_ANSWER, the client left or the capture ended; REFUSED. A dash: it was not held.
 
     The newest comes first. `pullsim explain --request` takes what the column Request has, the end of the requestId. Pulls come from
     `pullsim capture`. Json and csv have the columns of the view pull_outcome.
@@ -195,14 +203,14 @@ def pulls_command(
 
 @cli.command("offsets", cls=ExampleCommand, example="pullsim offsets --lake lake --group orders-consumer --back")
 @lake_option
-@click.option("--group", metavar="NAME", required=True, help="The consumer group.")
+@_GROUP
 @_TOPIC
 @_BROKER
 @click.option("--back", is_flag=True, help="Only moves back, and offsets that a query found moved.")
 @list_options
 def offsets_command(
     lake: str,
-    group: str,
+    group: str | None,
     topic: str | None,
     broker: str | None,
     back: bool,
@@ -211,15 +219,17 @@ def offsets_command(
     form: str,
     engine: Engine,
 ) -> None:
-    """Show how the offsets of a group moved while traffic was captured, and which client moved them.
+    """Show how the offsets of groups moved while traffic was captured, and which client moved them.
 
-    The newest move comes first. `pullsim lag --group` shows the stored offsets. Json and csv have the columns of the view offset_move.
+    The newest move comes first. SEEN: a query found the offset moved, the move itself was not captured. `pullsim lag` shows the stored
+    offsets. Json and csv have the columns of the view offset_move.
     """
     more = ("how IN ('BACK', 'SEEN')",) if back else ()
+    listing = BACK_LIST if back else OFFSET_LIST
     _show(
         engine,
         lake,
-        BACK_LIST if back else OFFSET_LIST,
+        listing if group is None else replace(listing, columns=[column for column in listing.columns if column.name != "consumerGroup"]),
         form=form,
         sort=sort,
         limit=limit,
@@ -323,8 +333,14 @@ def delays_command(
 ) -> None:
     """Show the messages of delay levels that are not delivered: how many wait in each level, and until when.
 
-    Messages that a group sent back wait here for their retry: --topic %RETRY%GROUP. An OVERDUE message was due more than 20 s before the
-    last write to the store. Timer messages of brokers 5.x have a list of their own: `pullsim timers`. Json and csv have the columns of the
+    What is due next comes first: levels with an overdue message, then by the time of the next one. Messages that a group sent back wait
+    here for their retry: --topic %RETRY%GROUP.
+
+    With --messages, the state of a message: OVERDUE, due more than 20 s before the last write to the store: its level is stuck; DUE, at
+    most 20 s before, and perhaps delivered since; PENDING, not due; then NO_LEVEL, never delivered, as messageDelayLevel lacks the level;
+    NO_MESSAGE, the commit log does not have it; UNKNOWN, due earlier, and the level has no stored offset: it may have been delivered.
+
+    Timer messages of brokers 5.x have a list of their own: `pullsim timers`. Json and csv have the columns of the
     view delay_level, and with --messages or --topic those of delayed_message.
     """
     listing = DELAYED_MESSAGE_LIST if messages or topic is not None else DELAY_LIST

@@ -165,6 +165,21 @@ def moment(_context: click.Context, _parameter: click.Parameter, value: str | No
     raise click.BadParameter(f"expected ms since 1970 or a time such as 2024-05-01T12:00:00 (UTC), found {value!r}")
 
 
+def span_options(what: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Add the options --from and --to, parameters `since` and `until`.
+
+    Args:
+        what: the rows that they narrow, for help.
+    """
+
+    def add(command: Callable[P, R]) -> Callable[P, R]:
+        until = click.option("--to", "until", callback=moment, metavar="TIME", help=f"Only {what} before then; ms, or a time in UTC.")
+        since = click.option("--from", "since", callback=moment, metavar="TIME", help=f"Only {what} since then; ms, or a time in UTC.")
+        return since(until(command))
+
+    return add
+
+
 def require_lasting_port(target: str | None, *, lasts: bool, otherwise: str) -> None:
     """Check that a command which ends by itself does not publish metrics at a port.
 

@@ -196,6 +196,8 @@ def whatif_command(
     The current settings are those of the import, of the file's header line, and of --properties, overridden by --versus. The proposed ones
     are the same, overridden by --set instead. As json the output is one object, as csv a row for each number. With --behind, the side with
     brokerRole=SLAVE lacks the end of the store.
+
+    Captured pulls that the broker refuses before it asks the store are left out, and those that --filters does not name; both are counted.
     """
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.questions.what_if import what_if

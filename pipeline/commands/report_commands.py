@@ -12,7 +12,7 @@ from pipeline.commands.engine import Engine, engine_option, engine_options
 from pipeline.commands.given_settings import VERSIONS, GivenSettings
 from pipeline.commands.listed import Names, require_before_spark
 from pipeline.commands.new_run import now
-from pipeline.commands.options import lake_option, moment
+from pipeline.commands.options import lake_option, span_options
 from pipeline.report.scope import Filters, require_span
 from pipeline.terminal import progress_to_stderr, say
 from store_format.broker_version import BrokerVersion
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 @click.option("--broker", metavar="NAME", help="Only this broker of the lake; all of them by default.")
 @click.option("--group", metavar="NAME", help="Only this consumer group.")
 @click.option("--topic", metavar="NAME", help="Only this topic.")
-@click.option("--from", "since", callback=moment, metavar="TIME", help="Only pulls, commits and messages since; ms, or a time in UTC.")
-@click.option("--to", "until", callback=moment, metavar="TIME", help="Only pulls, commits and messages before; ms, or a time in UTC.")
+@span_options("pulls, commits and messages")
 @click.option("--compare", metavar="FILE", help="Say what changed since another report, which --format json wrote.")
 @click.option("--upgrade-to", "later", type=VERSIONS, help="Also tell what an upgrade of the broker to this version would change.")
 @engine_option

@@ -100,6 +100,8 @@ def retention_command(
     foreseen, the last column says why: NOTHING_WAITS; IN_TIME, all is consumed before; NO_RATE, how fast the group consumes is not known;
     NOT_DELETED, the file stays; NO_OFFSET and NO_QUEUE; NO_FILE, a file of the queue is missing. As json and csv a row is a queue, and
     times are in ms.
+
+    A rate is that between observations of `pullsim lag --record`. That of captured commits is not taken: a capture shows minutes, not days.
     """
     from pipeline.lag.retention import RetentionQuestion
 

@@ -18,7 +18,7 @@ from pipeline.commands.given_settings import GivenSettings, settings_options
 from pipeline.commands.listed import Names, require_before_spark
 from pipeline.commands.new_run import run_id
 from pipeline.commands.options import broker_option, lake_option
-from pipeline.settings.quantities import milliseconds
+from pipeline.settings.quantities import counted, milliseconds
 from pipeline.terminal import progress_to_stderr, safe_text, say
 from store_format.errors import printable
 
@@ -97,7 +97,10 @@ def export_command(
         opened = OpenedBroker.of(spark, lake, broker)
         write = export_store if is_whole else partial(export_part, part=part)
         done = write(opened, store, run_id=run_id(), progress=progress_to_stderr)
-    say(f"{done.store}: {done.files:,} files of broker {done.broker!r}, with {done.messages:,} messages; {done.bytes:,} bytes written")
+    say(
+        f"{done.store}: {counted(done.files, 'file')} of broker {done.broker!r}, with {counted(done.messages, 'message')}; "
+        f"{counted(done.bytes, 'byte')} written"
+    )
 
 
 @cli.command("verify", cls=ExampleCommand, example="pullsim verify /data/rocketmq/store --lake lake")
@@ -144,7 +147,9 @@ def verify_command(
         findings = _tell_findings(frames, form)
         if findings:
             _tell_causes(spark, frames, form, store, broker_settings)
-    say(f"{files:,} files, {findings:,} findings" if form == "table" else _line("summary", files=files, findings=findings))
+    say(
+        f"{counted(files, 'file')}, {counted(findings, 'finding')}" if form == "table" else _line("summary", files=files, findings=findings)
+    )
     if findings:
         raise SystemExit(1)
 

@@ -14,6 +14,7 @@ from pipeline.commands.given_settings import GivenSettings, rules_option, settin
 from pipeline.commands.new_run import now
 from pipeline.commands.options import at_option, broker_option, check_hold, hold_option, lake_option, metrics_at
 from pipeline.files.stopping import told_to_stop
+from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.terminal import progress_to_stderr, say
 
@@ -112,7 +113,10 @@ def stream_command(
         log = None if of_table else RequestLog(f"{folder}/{REQUESTS}")
         report = report_of(spark, run, log, batches.counts, progress=progress_to_stderr, now=now, publish=publish)
         done = run_stream(opened.lake, run, folder, batches, report, files_max=max_files, once=once, trigger_seconds=trigger)
-    say(f"run {run.run_id}: answered {done.answered:,} requests in {done.batches:,} batches, {done.bad:,} bad ones")
+    say(
+        f"run {run.run_id}: answered {counted(done.answered, 'request')} in {counted(done.batches, 'batch', 'batches')}, "
+        f"{counted(done.bad, 'bad one')}"
+    )
 
 
 def _above_zero(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
@@ -182,11 +186,14 @@ def pace_command(
     if speed is not None and rate is not None:
         raise click.UsageError("--speed cannot be combined with --rate: each sets the pace; give one of them")
     feed, requests = feed_of(file, pace=Pace(speed=speed, rate=rate, tick_seconds=tick), faults=faults, seed=seed, loop=loop)
-    progress_to_stderr(f"feeding the {requests:,} requests of {file}, {loop:,} times, as {feed.id}")
+    progress_to_stderr(f"feeding the {counted(requests, 'request')} of {file}, {loop:,} times, as {feed.id}")
     with told_to_stop() as stop:
         done = feed_folder(feed, folder, clock=time.monotonic, wait=stop.wait)
     if done.were_there:
-        progress_to_stderr(f"{done.were_there:,} files were there already")
+        progress_to_stderr(f"{counted(done.were_there, 'file was', 'files were')} there already")
     if done.late_seconds >= tick:
         progress_to_stderr(f"the pace was not kept: a file came {done.late_seconds:.1f} s after it was due")
-    say(f"fed {done.requests:,} requests in {done.files:,} files into {folder}{', ended before the rest' if stop.is_set() else ''}")
+    say(
+        f"fed {counted(done.requests, 'request')} in {counted(done.files, 'file')} into {folder}"
+        f"{', ended before the rest' if stop.is_set() else ''}"
+    )

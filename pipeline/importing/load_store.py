@@ -18,6 +18,7 @@ from pipeline.importing.unfinished_dispatch import undispatched_records
 from pipeline.rows.queue_batches import LogIndex
 from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.schema.arrow_types import arrow_table
+from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.store.loaded_extension import has_extension
@@ -227,5 +228,7 @@ def _notes(store: StoreFiles, files: Sequence[MappedFile], log: RecoveredLog, cu
             f"{store.path_of(COMMIT_LOG, ended.name)}, byte {ended.end}: {ended.ended.name}, the broker's load would cut the log there"
         )
     if cut_entries:
-        notes.append(f"the broker's load would cut {cut_entries:,} entries off the consume queues, they lie past the log's end")
+        notes.append(
+            f"the broker's load would cut {counted(cut_entries, 'entry', 'entries')} off the consume queues, they lie past the log's end"
+        )
     return tuple(notes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.files.store_files import StoreFiles
+from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.filter_bit_maps import bit_map_of
 from pipeline.store.message_store import store_over
@@ -68,7 +69,7 @@ def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
 
 def _dispatched(when: str, store: MessageStore[ChangedFiles]) -> tuple[str, ...]:
     count, first = store.dispatcher.count, store.dispatcher.first_offset
-    return (f"the broker's {when} would dispatch {count:,} messages again, from commit log offset {first} on",) if count else ()
+    return (f"the broker's {when} would dispatch {counted(count, 'message')} again, from commit log offset {first} on",) if count else ()
 
 
 def _deletions(files: StoreFiles, deleted: frozenset[FilePath]) -> list[str]:

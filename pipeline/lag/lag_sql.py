@@ -80,6 +80,12 @@ class AskedLag:
         return f"{_CONSUMER_PROGRESS.format(lags=self._lags)}ORDER BY {self.order}"
 
     @property
+    def deleted(self) -> str:
+        """The query for the number of messages that lag counts and that were deleted before their group consumed them."""
+        lost = "greatest(minOffset - greatest(consumerOffset, 0L), 0L)"
+        return f"SELECT CAST(coalesce(sum(CASE WHEN lag IS NOT NULL THEN {lost} END), 0) AS BIGINT) AS deleted FROM ({self._lags})"
+
+    @property
     def count(self) -> str:
         """The query for the number of rows."""
         return f"SELECT count(*) AS queues FROM ({self._lags})"
@@ -146,17 +152,20 @@ def require_name(what: str, name: str, known: Sequence[str]) -> None:
         raise UnknownNameError(f"the lake knows no {what} {name!r}; {hint}")
 
 
-def diff_total(diffs: Sequence[int | None]) -> str:
-    """Return the line below the table: the sum of known lags, and how many queues have unknown or negative lag.
+def diff_total(diffs: Sequence[int | None], deleted: int = 0) -> str:
+    """Return the line below the table: the sum of known lags, what of it is deleted, and how many queues have unknown or negative lag.
 
     Args:
         diffs: lag of each queue, None if it is unknown.
+        deleted: messages that the lags count and that were deleted before their group consumed them.
     """
     known = [diff for diff in diffs if diff is not None]
     below = [diff for diff in known if diff < 0]
     notes = []
     if not diffs:
         notes.append("no offset is stored")
+    if deleted:
+        notes.append(f"{deleted} of them deleted before they were consumed, see pullsim retention")
     if len(known) < len(diffs):
         notes.append(f"{len(diffs) - len(known)} of {len(diffs)} queues left out: their lag is not known")
     if below:

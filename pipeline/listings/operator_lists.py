@@ -3,19 +3,15 @@ delays, timers, POP, lag."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from pipeline.lag.lag_sql import IN_TROUBLE, WORST_FIRST
 from pipeline.listings.listing import Kind, Listing, Shown, Totals
-from pipeline.settings.quantities import duration_text, size_text
+from pipeline.settings.quantities import counted, duration_text, size_text
 
 _BODY: Final = "CASE WHEN sysFlag & 1 = 1 THEN try_validate_utf8(CAST(uncompress_body(body, sysFlag) AS STRING)) ELSE bodyText END"
-
-
-def _count(number: int, one: str, more: str = "") -> str:
-    """A number with its noun, in the singular or in the plural."""
-    return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
 def _sentence(head: str, *notes: str | None) -> str:
@@ -29,19 +25,56 @@ def _age(millis: int | None) -> str:
 
 
 def _past_the_end(queues: int) -> str | None:
-    return f"{_count(queues, 'queue')} with an offset past the end {'counts' if queues == 1 else 'count'} as 0" if queues else None
+    return f"{counted(queues, 'queue')} with an offset past the end {'counts' if queues == 1 else 'count'} as 0" if queues else None
+
+
+def _deleted(messages: int) -> str | None:
+    return f"{messages:,} of them {'is' if messages == 1 else 'are'} deleted already (pullsim retention)" if messages else None
 
 
 def _of_groups(total: Totals) -> str:
     return _sentence(
-        _count(total["groups"], "group"),
-        f"{_count(total['waiting'], 'message waits', 'messages wait')} in {_count(total['behind'], 'group')}",
-        f"{total['trouble']:,} stopped, stalled or went back (pullsim groups --queues tells why)" if total["trouble"] else None,
-        f"the status of {total['unjudged']:,} is not known" if total["unjudged"] else None,
+        counted(total["groups"], "group"),
+        f"{counted(total['waiting'], 'message waits', 'messages wait')} in {counted(total['behind'], 'group')}",
+        _deleted(total["deleted"]),
+        *(_progress_of_one if total["groups"] == 1 else _progress_of_all)(total),
         f"the lag of {total['unknown']:,} is not known" if total["unknown"] else None,
         _past_the_end(total["negative"]),
-        f"{_count(total['dead'], 'dead letter')} (pullsim dlq)" if total["dead"] else None,
+        f"{counted(total['dead'], 'dead letter')} (pullsim dlq)" if total["dead"] else None,
+        "pullsim retention tells when the next message is lost" if total["waiting"] else None,
     )
+
+
+# how bad a status is, as in WORST_FIRST -> what it says of a group
+_PROGRESS: Final = {
+    0: "its offset went back",
+    1: "it stands still in a queue, and moves others",
+    2: "it has stopped",
+    3: "it is slow: it commits, and its lag does not become less",
+}
+_MORE_SEEN: Final = "pullsim capture, or pullsim lag --record after each import, shows more"
+
+
+def _progress_of_one(total: Totals) -> Iterator[str]:
+    """Whether the only group of a list has stopped or is slow, and the command that tells why."""
+    why = f"pullsim groups --queues --group {total['first']} tells why"
+    if total["worst"] in _PROGRESS:
+        yield f"{_PROGRESS[total['worst']]} ({why})"
+    elif total["unjudged"]:
+        yield f"whether it has stopped or is slow is not known: too little was seen of it ({why}; {_MORE_SEEN})"
+    elif total["groups"]:
+        yield "it has not stopped: it keeps up, or its lag becomes less"
+
+
+def _progress_of_all(total: Totals) -> Iterator[str]:
+    """How many groups stopped or are slow, and the command that tells why."""
+    one = f" --group {total['inTrouble']}" if total["trouble"] == 1 else ""
+    if total["trouble"]:
+        yield f"{total['trouble']:,} stopped, stalled or went back (pullsim groups --queues{one} tells why)"
+    if total["slow"]:
+        yield f"{total['slow']:,} slow: the lag does not become less"
+    if total["unjudged"]:
+        yield f"of {total['unjudged']:,} it is not known whether they stopped or are slow ({_MORE_SEEN})"
 
 
 def _named(condition: str, name: str = "consumerGroup") -> str:
@@ -72,8 +105,13 @@ GROUP_LIST: Final = Listing(
         "groups": "count(DISTINCT consumerGroup)",
         "behind": _named("lag > 0 OR retryLag > 0"),
         "waiting": _waiting("lag", "retryLag"),
+        "deleted": "coalesce(sum(lagDeleted), 0L)",
         "negative": "coalesce(sum(queuesNegative), 0L)",
         "trouble": _named(IN_TROUBLE),
+        "inTrouble": f"min(CASE WHEN {IN_TROUBLE} THEN consumerGroup END)",
+        "slow": _named("status = 'WARN'"),
+        "worst": f"min({WORST_FIRST})",
+        "first": "min(consumerGroup)",
         "unjudged": _named("status = 'UNKNOWN'"),
         "unknown": _named("lag IS NULL"),
         "dead": "coalesce(sum(dlqMessages), 0L)",
@@ -86,11 +124,11 @@ def _of_queues(total: Totals) -> str:
     if not total["rows"]:
         return "no group has stored an offset"
     return _sentence(
-        f"{_count(total['rows'], 'queue')} of {_count(total['groups'], 'group')}",
+        f"{counted(total['rows'], 'queue')} of {counted(total['groups'], 'group')}",
         f"{total['trouble']:,} stopped, stalled or went back" if total["trouble"] else None,
         f"the lag of {total['warned']:,} does not become less" if total["warned"] else None,
         f"{total['fine']:,} OK" if total["fine"] else None,
-        f"{total['unjudged']:,} not known" if total["unjudged"] else None,
+        f"{total['unjudged']:,} not known: too little was seen ({_MORE_SEEN})" if total["unjudged"] else None,
         "pullsim groups --help explains the rules",
     )
 
@@ -104,7 +142,7 @@ STATUS_LIST: Final = Listing(
         Shown("status", "Status"),
         Shown("why", "Why", Kind.ID),
         Shown("lag", "Lag", Kind.COUNT),
-        Shown("committedAt", "Committed (UTC)", Kind.MILLIS),
+        Shown("committedAt", "Seen committing (UTC)", Kind.MILLIS),
         Shown("seenIn", "Seen in"),
     ),
     order=f"{WORST_FIRST}, status = 'OK', lag DESC NULLS LAST, consumerGroup, topic, queueId, brokerName",
@@ -121,8 +159,8 @@ STATUS_LIST: Final = Listing(
 
 def _of_topics(total: Totals) -> str:
     return _sentence(
-        _count(total["topics"], "topic"),
-        f"{_count(total['messages'], 'message')}, {size_text(total['bytes'])}",
+        counted(total["topics"], "topic"),
+        f"{counted(total['messages'], 'message')}, {size_text(total['bytes'])}",
         f"{total['unread']:,} with messages and no group" if total["unread"] else None,
         f"{total['empty']:,} without a message" if total["empty"] else None,
         _past_the_end(total["negative"]),
@@ -159,10 +197,12 @@ def _of_clients(total: Totals) -> str:
     if not total["rows"]:
         return "no client is known: a store has none, captured traffic has them (pullsim capture)"
     return _sentence(
-        f"{_count(total['clients'], 'client')} of {_count(total['groups'], 'group')} at the end of the capture",
-        f"{total['connected']:,} connected",
-        f"{total['seen']:,} seen without a heartbeat" if total["seen"] else None,
-        f"{total['gone']:,} left" if total["gone"] else None,
+        f"{counted(total['clients'], 'client')} of {counted(total['groups'], 'group')} in the captured traffic",
+        f"at its end {total['connected']:,} {'was' if total['connected'] == 1 else 'were'} connected",
+        f"{total['gone']:,} had left" if total["gone"] else None,
+        f"of {total['seen']:,} it is not known, for {'it' if total['seen'] == 1 else 'they'} pulled and sent no heartbeat"
+        if total["seen"]
+        else None,
     )
 
 
@@ -195,14 +235,28 @@ def _of_pulls(total: Totals) -> str:
     if not total["rows"]:
         return "no such pull was captured; pullsim capture reads captured traffic"
     return _sentence(
-        f"{_count(total['rows'], 'pull')} of {_count(total['groups'], 'group')}",
+        f"{counted(total['rows'], 'pull')} of {counted(total['groups'], 'group')}",
         f"{total['found']:,} found messages" if total["found"] else None,
         f"{total['nothing']:,} found none" if total["nothing"] else None,
         f"{total['moved']:,} sent to another offset (PULL_OFFSET_MOVED)" if total["moved"] else None,
         f"{total['refused']:,} refused" if total["refused"] else None,
         f"{total['unanswered']:,} without a captured answer" if total["unanswered"] else None,
+        _held(total),
         "pullsim explain --request REQUEST explains one",
     )
+
+
+def _held(total: Totals) -> str | None:
+    """How many pulls the broker held, and how that ended."""
+    if not total["held"]:
+        return None
+    ends = {
+        "ended by a message": total["woken"],
+        "by its time": total["waited"],
+        "without a captured answer": total["open"],
+        "otherwise": total["held"] - total["woken"] - total["waited"] - total["open"],
+    }
+    return f"the broker held {total['held']:,} (long polling): " + ", ".join(f"{count:,} {how}" for how, count in ends.items() if count)
 
 
 PULL_LIST: Final = Listing(
@@ -215,6 +269,7 @@ PULL_LIST: Final = Listing(
         Shown("queueOffset", "Offset", Kind.COUNT),
         Shown("outcome", "Outcome"),
         Shown("nextBeginOffset", "Next", Kind.COUNT),
+        Shown("holdEnding", "Held"),
         Shown("request", "Request", Kind.ID),
     ),
     details=(
@@ -232,6 +287,7 @@ PULL_LIST: Final = Listing(
         Shown("maxOffset", "Max offset", Kind.COUNT),
         Shown("bodyBytes", "Messages given", Kind.SIZE),
         Shown("heldMillis", "Held for", Kind.DURATION),
+        Shown("holdEnding", "Held until"),
         Shown("request", "Request", Kind.ID),
         Shown("requestId", "Request in full", Kind.ID),
     ),
@@ -243,6 +299,10 @@ PULL_LIST: Final = Listing(
         "moved": "count_if(code = 21)",
         "refused": "count_if(code NOT IN (0, 19, 20, 21))",
         "unanswered": "count_if(code IS NULL)",
+        "held": "count(holdEnding)",
+        "woken": "count_if(holdEnding = 'MESSAGE')",
+        "waited": "count_if(holdEnding = 'TIMEOUT')",
+        "open": "count_if(holdEnding = 'NO_ANSWER')",
     },
     verdict=_of_pulls,
     more={"request": "regexp_extract(requestId, '[^:]*$', 0)"},
@@ -253,10 +313,11 @@ def _of_moves(total: Totals) -> str:
     if not total["rows"]:
         return "no move of an offset was captured; pullsim lag shows the stored offsets"
     return _sentence(
-        f"{_count(total['rows'], 'move')} in {_count(total['queues'], 'queue')} by {_count(total['clients'], 'client')}",
+        f"{counted(total['rows'], 'move')} in {counted(total['queues'], 'queue')} by {counted(total['clients'], 'client')}"
+        f"{'' if total['groups'] == 1 else ' of ' + counted(total['groups'], 'group')}",
         f"{total['back']:,} went back" if total["back"] else "none went back",
-        f"{_count(total['unseen'], 'move')} that the capture does not have, such as a reset by mqadmin" if total["unseen"] else None,
-        f"{_count(total['again'], 'message')} to consume again" if total["again"] else None,
+        f"{counted(total['unseen'], 'move')} that the capture does not have, such as a reset by mqadmin" if total["unseen"] else None,
+        f"{counted(total['again'], 'message')} to consume again" if total["again"] else "no message comes twice" if total["back"] else None,
     )
 
 
@@ -268,6 +329,7 @@ OFFSET_LIST: Final = Listing(
     view="offset_move",
     columns=(
         Shown("micros", "Time (UTC)", Kind.MICROS),
+        Shown("consumerGroup", "Group"),
         Shown("topic", "Topic"),
         Shown("queueId", "QID", Kind.COUNT),
         Shown("fromOffset", "From", Kind.COUNT),
@@ -276,8 +338,9 @@ OFFSET_LIST: Final = Listing(
         Shown("origin", "Request"),
         Shown("clientId", "Client"),
     ),
-    order="micros DESC, topic, queueId, brokerName",
+    order="micros DESC, consumerGroup, topic, queueId, brokerName",
     totals={
+        "groups": "count(DISTINCT consumerGroup)",
         "queues": "count(DISTINCT brokerName, topic, queueId)",
         "clients": f"count(DISTINCT {_CLIENT})",
         "back": "count_if(how = 'BACK')",
@@ -290,7 +353,7 @@ BACK_LIST: Final = replace(OFFSET_LIST, verdict=_of_moves_back)
 
 
 def _of_messages(total: Totals) -> str:
-    return _count(total["rows"], "message") if total["rows"] else "no message of the store matches"
+    return counted(total["rows"], "message") if total["rows"] else "no message of the store matches"
 
 
 MESSAGE_LIST: Final = Listing(
@@ -338,8 +401,8 @@ def _of_dead_letters(total: Totals) -> str:
     if not total["rows"]:
         return "no dead letter lies in the store"
     return _sentence(
-        f"{_count(total['messages'], 'dead letter')} of {_count(total['groups'], 'group')}, the oldest {_age(total['oldest'])}",
-        f"nobody consumes those of {_count(total['unread'], 'group')}" if total["unread"] else None,
+        f"{counted(total['messages'], 'dead letter')} of {counted(total['groups'], 'group')}, the oldest {_age(total['oldest'])}",
+        f"nobody consumes those of {counted(total['unread'], 'group')}" if total["unread"] else None,
         "pullsim message --topic %DLQ%GROUP lists them",
     )
 
@@ -370,7 +433,7 @@ def _of_transactions(total: Totals) -> str:
     if not total["rows"]:
         return "no transaction is open"
     return _sentence(
-        _count(total["rows"], "open transaction"),
+        counted(total["rows"], "open transaction"),
         f"{total['pending']:,} pending, the oldest {_age(total['oldest'])}" if total["pending"] else None,
         f"the broker gave up {total['discarded']:,}: its producers never answered" if total["discarded"] else None,
     )
@@ -402,7 +465,7 @@ def _of_delay_levels(total: Totals) -> str:
     if not total["waiting"] and not total["unknown"]:
         return "no delayed message waits"
     return _sentence(
-        f"{_count(total['waiting'], 'delayed message waits', 'delayed messages wait')} in {_count(total['levels'], 'level')}",
+        f"{counted(total['waiting'], 'delayed message waits', 'delayed messages wait')} in {counted(total['levels'], 'level')}",
         f"{total['overdue']:,} overdue: the level is stuck, or delayOffset.json is old" if total["overdue"] else None,
         f"{total['due']:,} due, and perhaps delivered since delayOffset.json was written" if total["due"] else None,
         _no_level(total["lacking"]),
@@ -429,7 +492,7 @@ DELAY_LIST: Final = Listing(
         Shown("nextDueMs", "Next (UTC)", Kind.MILLIS),
         Shown("lastDueMs", "Last (UTC)", Kind.MILLIS),
     ),
-    order="overdue DESC, unknown DESC, waiting DESC, delayLevel, brokerName",
+    order="overdue = 0, nextDueMs NULLS LAST, unknown DESC, delayLevel, brokerName",
     totals={
         "waiting": "coalesce(sum(waiting), 0L)",
         "levels": "count(DISTINCT CASE WHEN waiting > 0 THEN delayLevel END)",
@@ -446,7 +509,7 @@ def _of_delayed_messages(total: Totals) -> str:
     if not total["rows"]:
         return "no delayed message of this kind waits"
     return _sentence(
-        _count(total["rows"], "delayed message"),
+        counted(total["rows"], "delayed message"),
         f"{total['overdue']:,} overdue, the oldest for {duration_text(total['oldest'])}" if total["overdue"] else None,
         _no_level(total["lacking"]),
         _unstored(total["unknown"]),
@@ -454,6 +517,8 @@ def _of_delayed_messages(total: Totals) -> str:
     )
 
 
+# what is due next comes before what is never delivered, and what may have been delivered comes last
+_SOONEST_FIRST: Final = "CASE state WHEN 'UNKNOWN' THEN 2 WHEN 'NO_LEVEL' THEN 1 WHEN 'NO_MESSAGE' THEN 1 ELSE 0 END"
 DELAYED_MESSAGE_LIST: Final = Listing(
     view="delayed_message",
     columns=(
@@ -465,7 +530,7 @@ DELAYED_MESSAGE_LIST: Final = Listing(
         Shown("queueOffset", "Offset", Kind.COUNT),
         Shown("uniqKey", "Unique key"),
     ),
-    order="dueMs NULLS LAST, delayLevel, queueOffset, brokerName",
+    order=f"{_SOONEST_FIRST}, dueMs NULLS LAST, delayLevel, queueOffset, brokerName",
     totals={
         "overdue": "count_if(state = 'OVERDUE')",
         "oldest": "max(overdueMillis)",
@@ -478,7 +543,7 @@ DELAYED_MESSAGE_LIST: Final = Listing(
 
 
 def _without_unit(messages: int) -> str | None:
-    return f"{_count(messages, 'message')} not due yet without a unit in timerlog: was it imported?" if messages else None
+    return f"{counted(messages, 'message')} not due yet without a unit in timerlog: was it imported?" if messages else None
 
 
 def _of_timers(total: Totals) -> str:
@@ -487,12 +552,12 @@ def _of_timers(total: Totals) -> str:
     if total["unread"] == total["rows"]:
         return "what waits is not known: config/timercheck was not imported"
     return _sentence(
-        f"{_count(total['pending'], 'timer message waits', 'timer messages wait')} for {_count(total['rows'], 'topic')}",
+        f"{counted(total['pending'], 'timer message waits', 'timer messages wait')} for {counted(total['rows'], 'topic')}",
         f"{total['overdue']:,} overdue: the timer is stuck" if total["overdue"] else None,
         f"the timer has not come to {total['queued']:,} more" if total["queued"] else None,
         f"{total['cancelled']:,} will be dropped" if total["cancelled"] else None,
         _without_unit(total["without"]),
-        f"the broker counts otherwise in {_count(total['miscounted'], 'topic')}" if total["miscounted"] else None,
+        f"the broker counts otherwise in {counted(total['miscounted'], 'topic')}" if total["miscounted"] else None,
     )
 
 
@@ -525,7 +590,7 @@ def _of_timer_messages(total: Totals) -> str:
     if not total["rows"]:
         return "no timer message of this kind; pullsim timers lists topics"
     return _sentence(
-        _count(total["rows"], "timer message"),
+        counted(total["rows"], "timer message"),
         f"{total['overdue']:,} overdue, the oldest for {duration_text(total['oldest'])}" if total["overdue"] else None,
         f"{total['cancelled']:,} will be dropped" if total["cancelled"] else None,
         _without_unit(total["without"]),
@@ -558,7 +623,7 @@ def _of_pops(total: Totals) -> str:
     if not total["rows"]:
         return "no message is held by POP"
     return _sentence(
-        f"{_count(total['rows'], 'message')} of {_count(total['groups'], 'group')}",
+        f"{counted(total['rows'], 'message')} of {counted(total['groups'], 'group')}",
         f"{total['held']:,} held",
         f"the time of {total['expired']:,} is over: they come again" if total["expired"] else None,
         f"{total['again']:,} came back before" if total["again"] else None,
@@ -592,9 +657,11 @@ def _of_lag(total: Totals) -> str:
     if not total["rows"]:
         return "nothing has this lag; queues without a stored offset are not counted (pullsim lag)"
     return _sentence(
-        f"{_count(total['waiting'], 'message waits', 'messages wait')} in {_count(total['behind'], 'group')}",
+        f"{counted(total['waiting'], 'message waits', 'messages wait')} in {counted(total['behind'], 'group')}",
+        _deleted(total["deleted"]),
         _past_the_end(total["negative"]),
-        f"the lag of {_count(total['unknown'], 'queue')} is not known" if total["unknown"] else None,
+        f"the lag of {counted(total['unknown'], 'queue')} is not known" if total["unknown"] else None,
+        "pullsim groups tells which groups have stopped",
     )
 
 
@@ -613,6 +680,7 @@ def _lag_list(view: str, retry_lag: str, key: str, *columns: Shown) -> Listing:
         order=f"waiting DESC NULLS LAST, {key}, brokerName",
         totals={
             "waiting": _waiting("waiting", retry_lag),
+            "deleted": "coalesce(sum(waitingDeleted), 0L)",
             "behind": _named(f"waiting > 0 OR {retry_lag} > 0"),
             "negative": "coalesce(sum(queuesNegative), 0L)",
             "unknown": "coalesce(sum(queuesUnknown), 0L)",

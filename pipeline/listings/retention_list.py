@@ -10,6 +10,7 @@ from pipeline.lag.retention import IN_TIME, NO_FILE, NO_RATE, NOT_DELETED
 from pipeline.lake.asking import Row
 from pipeline.listings.listing import TABLE_ROWS, Kind, Shown
 from pipeline.listings.table import moment_text, show_cut
+from pipeline.settings.quantities import counted
 from pipeline.terminal import safe_text
 
 # reasons why no loss is foreseen: of messages that stay long enough, and of queues whose next message is not known
@@ -71,6 +72,7 @@ def verdict(rows: Sequence[Row]) -> str:
     losing = [row for row in rows if row["lossAt"] is not None]
     lost = sum(row["lostMessages"] or 0 for row in rows)
     without_rate = {row["consumerGroup"] for row in rows if row["reason"] == NO_RATE}
+    going = [row for row in rows if row["reason"] == NO_RATE and row["deletedAt"] is not None]
     unplaced = sum(row["reason"] in _UNKNOWN for row in rows)
     told = []
     if losing:
@@ -83,10 +85,20 @@ def verdict(rows: Sequence[Row]) -> str:
         others = f", and {len(first) - 1:,} more then" if len(first) > 1 else ""
         told.append(f"{_groups(losing)} messages; the first is {group}: {messages:,} at {moment_text(at)} UTC{others}")
     if lost:
-        told.append(f"lost already: {lost:,} messages")
+        told.append(f"lost already: {counted(lost, 'message')}")
+    if going:
+        at = min(row["deletedAt"] for row in going)
+        groups = sorted({row["consumerGroup"] for row in going if row["deletedAt"] == at})
+        more = f" and {len(groups) - 1:,} more" if len(groups) > 1 else ""
+        told.append(
+            f"the next file with messages that wait goes at {moment_text(at)} UTC: what {groups[0]}{more} did not consume then is lost"
+        )
     if without_rate:
         pace = "1 group consumes" if len(without_rate) == 1 else f"{len(without_rate):,} groups consume"
-        told.append(f"how fast {pace} is not known: --rate 0 assumes none, and pullsim lag --record after each import finds rates")
+        told.append(
+            f"how fast {pace} is not known, for captured commits show minutes and not days: --rate 0 assumes none, "
+            "and pullsim lag --record after each import finds rates"
+        )
     if unplaced:
         told.append(f"of {unplaced:,} queue{'' if unplaced == 1 else 's'} the next message is not known")
     if not losing and any(row["reason"] in _SAFE for row in rows):

@@ -1,21 +1,28 @@
-"""The table of a list: values as people read them, and the verdict below it, both at most 100 columns wide."""
+"""The table of a list: values as people read them, and the verdict below it, both at most 100 columns wide on a terminal.
+
+In a pipe or a file, names and ids are never shortened, so that they can be copied: such a table may be wider.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from textwrap import fill
 from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
 
 from pipeline.listings.listing import TEXTS, AskedListing, Kind, Shown, Totals
-from pipeline.settings.quantities import duration_text, rate_text, size_text, utc_time
-from pipeline.terminal import safe_text, say, show_table
+from pipeline.settings.quantities import counted, duration_text, rate_text, size_text, utc_time
+from pipeline.terminal import is_terminal, safe_text, say, show_table
+from pipeline.terminal import value_text as told_text
 
 WIDTH: Final = 100
 UNKNOWN: Final = "-"
 # a text that is shortened keeps so many letters at least
 _LEAST: Final = 6
+# prose in a pipe, beside long names
+_LEAST_IN_PIPE: Final = 24
 _GAP: Final = 2
 
 
@@ -64,7 +71,7 @@ def show_listing(asked: AskedListing, names: Sequence[str], rows: Sequence[Seque
         _show_whole(asked.listing.details, places, rows[0])
         return
     values = [[row[places[column.name]] for column in columns] for row in rows]
-    show_cut(columns, values, totals["rows"], asked.listing.verdict(totals))
+    show_cut(columns, values, totals["rows"], safe_text(asked.listing.verdict(totals)))
 
 
 def show_cut(columns: Sequence[Shown], rows: Sequence[Sequence[Any]], count: int, verdict: str) -> None:
@@ -79,13 +86,18 @@ def show_cut(columns: Sequence[Shown], rows: Sequence[Sequence[Any]], count: int
     texts = [[_on_a_line(value_text(column.kind, value)) for column, value in zip(columns, row, strict=True)] for row in rows]
     if rows:
         numbers = [place for place, column in enumerate(columns) if column.kind not in {*TEXTS, Kind.MILLIS, Kind.MICROS}]
-        show_table([column.header for column in columns], fitted(columns, texts), right=numbers)
+        show_table([column.header for column in columns], fitted(columns, texts, is_read=is_terminal()), right=numbers)
         say("")
     else:
         say("(0 rows)")
     if len(rows) < count:
-        say(f"{len(rows):,} of {count:,} rows; --limit 0 shows all")
-    say(fill(verdict, WIDTH, break_long_words=False, break_on_hyphens=False))
+        say(f"{len(rows):,} of {counted(count, 'row')}; --limit 0 shows all")
+    say(filled(verdict))
+
+
+def filled(text: str) -> str:
+    """Return a text in lines that are at most WIDTH wide."""
+    return fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _show_whole(columns: Sequence[Shown], places: Mapping[str, int], row: Sequence[Any]) -> None:
@@ -96,15 +108,61 @@ def _show_whole(columns: Sequence[Shown], places: Mapping[str, int], row: Sequen
         say(f"{column.header:{width}}  {safe_text(value_text(column.kind, value))}")
 
 
-def fitted(columns: Sequence[Shown], texts: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the texts of a table, the longest of its columns of text shortened until the table is WIDTH wide."""
-    widths = [max(map(cell_len, (column.header, *(row[place] for row in texts)))) for place, column in enumerate(columns)]
-    of_text = [place for place, column in enumerate(columns) if column.kind in TEXTS - {Kind.ID}]
+def fitted(columns: Sequence[Shown], texts: Sequence[Sequence[str]], *, is_read: bool = True) -> list[list[str]]:
+    """Return the texts of a table, the longest of its columns of text shortened until the table is WIDTH wide.
+
+    Args:
+        columns: the columns of the table.
+        texts: the texts of each row.
+        is_read: whether the table is shown on a terminal; else only prose is shortened.
+    """
+    kinds, least = (TEXTS - {Kind.ID}, _LEAST) if is_read else ({Kind.PROSE}, _LEAST_IN_PIPE)
+    widths = _widths(columns, texts)
+    of_text = [place for place, column in enumerate(columns) if column.kind in kinds]
     over = sum(widths) + _GAP * (len(widths) - 1) - WIDTH
-    while over > 0 and of_text and widths[longest := max(of_text, key=widths.__getitem__)] > _LEAST:
+    while over > 0 and of_text and widths[longest := max(of_text, key=widths.__getitem__)] > least:
         widths[longest] -= 1
         over -= 1
     return [[_cut(*cell) for cell in zip(row, widths, columns, strict=True)] for row in texts]
+
+
+def show_narrow(names: Sequence[str], rows: Sequence[Sequence[Any]], *, optional: Sequence[str]) -> None:
+    """Print a table that is at most WIDTH wide: headers of two lines, without columns that can be spared, with shortened texts.
+
+    Args:
+        names: headers of the columns.
+        rows: their values.
+        optional: the columns that can be spared, in this order; those with one value only are spared first.
+    """
+    columns = [Shown(name, "\n".join(name.split(" ", 1))) for name in names]
+    texts = [[told_text(value) for value in row] for row in rows]
+    same = [name for place, name in enumerate(names) if name in optional and len({row[place] for row in texts}) == 1]
+    spared: list[str] = []
+    for name in dict.fromkeys((*same, *optional)):
+        if _width([column for column in columns if column.name not in spared], _without(texts, names, spared)) <= WIDTH:
+            break
+        spared.append(name)
+    left = [
+        replace(column, kind=Kind.TEXT if any(letter.isalpha() for row in texts for letter in row[place]) else Kind.ID)
+        for place, column in enumerate(columns)
+        if column.name not in spared
+    ]
+    show_table([column.header for column in left], fitted(left, _without(texts, names, spared)))
+    if spared:
+        told = f"left out, so that the table is at most {WIDTH} wide: {', '.join(spared)}; --format csv and a pipe have them"
+        say("\n" + filled(told))
+
+
+def _without(texts: Sequence[Sequence[str]], names: Sequence[str], spared: Sequence[str]) -> list[list[str]]:
+    return [[text for name, text in zip(names, row, strict=True) if name not in spared] for row in texts]
+
+
+def _widths(columns: Sequence[Shown], texts: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(cell_len, (*column.header.split("\n"), *(row[place] for row in texts)))) for place, column in enumerate(columns)]
+
+
+def _width(columns: Sequence[Shown], texts: Sequence[Sequence[str]]) -> int:
+    return sum(_widths(columns, texts)) + _GAP * (len(columns) - 1)
 
 
 def _on_a_line(text: str) -> str:

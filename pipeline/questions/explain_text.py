@@ -15,6 +15,7 @@ from typing import Any, Final
 from pipeline.questions.broker_checks import ExplainedPull
 from pipeline.questions.explain import Explanation, ScannedEntry, entries_of, wanted_tags
 from pipeline.replay.answer_lines import ANSWER_FIELDS
+from pipeline.settings.quantities import counted, duration_text
 from pipeline.settings.settings import PullSettings, camel_case
 from pipeline.terminal import say, show_table
 from store_format.broker_version import DEFAULT_VERSION
@@ -28,6 +29,13 @@ from udfs.pull.pull_trace import End, Fate
 _ERRORS: Final = {
     "SUBSCRIPTION_PARSE_FAILED": "the filter's expression does not parse; the store is not asked",
     "FILTER_DATA_NOT_EXIST": "the group has registered no filter for the topic; the store is not asked",
+}
+# code of the answer to a pull that was held -> what ended the hold
+_HOLD_ENDED: Final[dict[int, str]] = {
+    ResponseCode.SUCCESS: "a message came",
+    ResponseCode.PULL_NOT_FOUND: "none came in that time",
+    ResponseCode.PULL_RETRY_IMMEDIATELY: "it was woken, and its filter let nothing pass",
+    ResponseCode.PULL_OFFSET_MOVED: "it was woken, and its offset was corrected",
 }
 # more consecutive entries with the same outcome are folded into one row
 _SHOWN_RUN: Final = 3
@@ -52,6 +60,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "broker": explanation.broker,
         "request": _request(pull),
         "settings": {camel_case(name): value for name, value in asdict(explanation.settings).items()},
+        "held": pull.header is not None and bool(pull.header["held"]),
         "notes": list(explanation.notes),
         "minOffset": int(traced.request[gm.MIN_OFFSET]),
         "maxOffset": int(traced.request[gm.MAX_OFFSET]),
@@ -140,8 +149,21 @@ def _head(explanation: Explanation) -> Iterator[str]:
     yield f"broker {explanation.broker!r}, which sees {seen}"
     if explanation.settings.rules_version != DEFAULT_VERSION.value:
         yield f"rules of broker {explanation.settings.rules_version}"
+    if (held := _held(pull)) is not None:
+        yield held
     for note in explanation.notes:
         yield f"note: {note}"
+
+
+def _held(pull: ExplainedPull) -> str | None:
+    """What the capture says of the hold of a captured pull; None where the broker did not hold it."""
+    if pull.header is None or not pull.header["held"]:
+        return None
+    answered, code = pull.header["answerMicros"], pull.header["recordedCode"]
+    if code is None or answered is None:
+        return "the broker held it (long polling), and the capture has no answer: the client left, or the capture ended"
+    ended = _HOLD_ENDED.get(code, "it was refused when it was woken")
+    return f"the broker held it (long polling) for {duration_text((answered - pull.header['arrivalMicros']) // 1000)}: {ended}"
 
 
 def _time(stamp: int) -> str:
@@ -196,7 +218,7 @@ def _window(explanation: Explanation) -> Iterator[str]:
     yield f"  batch in memory        {caps[gm.COUNT_MEMORY]} messages, {caps[gm.BYTES_MEMORY]:,} bytes at most"
     yield f"  batch on disk          {caps[gm.COUNT_DISK]} messages, {caps[gm.BYTES_DISK]:,} bytes at most"
     beyond = f"what starts before {log_end - memory}" if log_end > memory else "nothing"
-    yield f"  lies on disk           {beyond}: memory is {memory:,} bytes back from the log's end {log_end}"
+    yield f"  lies on disk           {beyond}: memory is {counted(memory, 'byte')} back from the log's end {log_end}"
 
 
 def _runs(entries: Sequence[ScannedEntry]) -> Iterator[list[ScannedEntry]]:
@@ -243,13 +265,13 @@ def _end(explanation: Explanation, entries: Sequence[ScannedEntry]) -> str:
 
 
 def _tail(explanation: Explanation, entries: Sequence[ScannedEntry], *, is_folded: bool) -> Iterator[str]:
-    counted = Counter(entry.fate for entry in entries)
-    passed = {fate: count for fate, count in counted.items() if fate.value.startswith(("not", "removed", "passed"))}
+    fates = Counter(entry.fate for entry in entries)
+    passed = {fate: count for fate, count in fates.items() if fate.value.startswith(("not", "removed", "passed"))}
     if passed:
         each = "; --all shows each entry" if is_folded else ""
         yield "passed over: " + "; ".join(f"{count:,} {fate.value}" for fate, count in passed.items()) + each
     if dropped := [entry for entry in entries if entry.client_drops]:
-        yield f"dropped by the client: {len(dropped):,} of {counted[Fate.TAKEN]:,} messages given"
+        yield f"dropped by the client: {len(dropped):,} of {counted(fates[Fate.TAKEN], 'message')} given"
     yield ""
     answer = _answer(explanation)
     if answer is None:
@@ -260,8 +282,8 @@ def _tail(explanation: Explanation, entries: Sequence[ScannedEntry], *, is_folde
         yield f"answer: the store throws {answer['exception']}"
     else:
         yield f"answer: {GetMessageStatus[answer['status']].name}, next offset {answer['nextBeginOffset']}"
-        yield f"  {answer['messageCount']} messages, {answer['bufferTotalSize']:,} bytes"
-        behind = "not recorded" if answer["diskFallBehind"] is None else f"{answer['diskFallBehind']:,} bytes"
+        yield f"  {counted(answer['messageCount'], 'message')}, {counted(answer['bufferTotalSize'], 'byte')}"
+        behind = "not recorded" if answer["diskFallBehind"] is None else counted(answer["diskFallBehind"], "byte")
         yield f"  suggestPullingFromSlave {str(answer['suggestPullingFromSlave']).lower()}, diskFallBehind {behind}"
     yield from _broker_answer(explanation)
 

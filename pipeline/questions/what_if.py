@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.capture.captured_requests import captured_requests
+from pipeline.capture.pull_checks import checked
 from pipeline.capture.replay_captured import captured_pulls
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.drain import SIDES, Drained, drain
@@ -27,6 +28,7 @@ from pipeline.requests.request_file import RequestFile, scan_file
 from pipeline.requests.request_source import read_requests
 from pipeline.settings.settings import BrokerSettings, PullSettings, camel_case
 from pipeline.tasks.computed_once import kept
+from udfs.pull.codes import ResponseCode
 
 # settings of MessageStoreConfig that are given by the lengths of the store's files
 FIXED_BY_STORE: Final = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "mappedFileSizeConsumeQueueExt")
@@ -58,7 +60,8 @@ class WhatIf:
         settings: both values of each setting that was given for either set.
         notes: messages about given settings that change no answer.
         at: which part of the store a pull sees.
-        pulls: number of pulls.
+        pulls: number of pulls that were answered.
+        left_out: why other pulls were not answered, and how many.
         changed: number of pulls with different answers.
         measures: both values of each measure; None where a divisor is 0.
         outcomes: (current outcome, proposed outcome, pulls, pulls with different answers). An outcome is a status, an
@@ -72,6 +75,7 @@ class WhatIf:
     notes: tuple[str, ...]
     at: At
     pulls: int
+    left_out: dict[str, int]
     changed: int
     measures: dict[str, tuple[Any, Any]]
     outcomes: list[tuple[str, str, int, int]]
@@ -129,6 +133,7 @@ def what_if(
         )
         by_field = joined.select(F.explode("fields").alias("field")).groupBy("field").count().collect()
         first = _first(broker, requests, joined, captured=file is None)
+        left_out = _left_out(broker, requests, both[0], options, sums["pulls"], captured=file is None)
         drained = None
         if with_drain:
             progress("draining twice")
@@ -140,6 +145,7 @@ def what_if(
         notes=(*notes_on(given), *_notes_on_place(given, measures, sums["changed"])),
         at=options.at,
         pulls=sums["pulls"],
+        left_out=left_out,
         changed=sums["changed"],
         measures=measures,
         outcomes=sorted((tuple(row) for row in outcomes), key=lambda row: (row[0] == row[1], -row[2], row)),
@@ -157,6 +163,24 @@ def _requests(
     requests = read_requests(broker.lake.spark, file)
     check_timestamps(requests, file, options)
     return requests, RequestProfile(into_messages=file.has_other_filters, far=file.has_large_max, about=file.lines)
+
+
+def _left_out(
+    broker: OpenedBroker, requests: DataFrame, settings: BrokerSettings, options: ReplayOptions, answered: int, *, captured: bool
+) -> dict[str, int]:
+    """Why pulls were not answered, and how many."""
+    reasons: dict[str, int] = {}
+    if captured:
+        pulls = captured_pulls(broker)
+        refused = checked(broker, pulls, settings).where("refusedCode IS NOT NULL OR checkError IS NOT NULL")
+        for row in refused.groupBy("refusedCode", F.col("checkError").isNotNull().alias("odd")).count().orderBy("refusedCode").collect():
+            code = row["refusedCode"]
+            name = "" if code is None else f"{code} {ResponseCode(code).name}" if code in set(ResponseCode) else f"code {code}"
+            reasons[f"the broker refuses them: {name}" if name else "their checks fail"] = row["count"]
+    if options.filters is not None:
+        others = requests.count() - answered
+        reasons |= {f"their filter is none of {', '.join(sorted(options.filters))}": others} if others else {}
+    return reasons
 
 
 def _notes_on_place(given: frozenset[str], measures: dict[str, tuple[Any, Any]], changed: int) -> list[str]:

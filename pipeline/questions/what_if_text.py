@@ -12,6 +12,7 @@ from typing import Any, Final
 from pipeline.questions.drain import SIDES, Drained
 from pipeline.questions.what_if import WhatIf
 from pipeline.replay.replay import At
+from pipeline.settings.quantities import counted, percent_text
 from pipeline.terminal import say, show_table
 
 # columns of the CSV: part of the result, name of the value, value of each side, number of pulls
@@ -32,6 +33,7 @@ def as_json(result: WhatIf) -> dict[str, Any]:
         "notes": list(result.notes),
         "at": result.at,
         "pulls": result.pulls,
+        "leftOut": result.left_out,
         "changed": result.changed,
         "measures": {name: _pair(values) for name, values in result.measures.items()},
         "outcomes": [dict(zip((*SIDES, "pulls", "changed"), row, strict=True)) for row in result.outcomes],
@@ -52,6 +54,7 @@ def csv_text(result: WhatIf) -> str:
     writer.writerow(CSV_COLUMNS)
     writer.writerow(("pulls", "answered", "", "", result.pulls))
     writer.writerow(("pulls", "changed", "", "", result.changed))
+    writer.writerows(("left out", reason, "", "", pulls) for reason, pulls in result.left_out.items())
     writer.writerows(("setting", name, *map(_text, values), "") for name, values in result.settings.items())
     writer.writerows(("measure", name, *map(_text, values), "") for name, values in result.measures.items())
     writer.writerows(("outcome", "", before, after, pulls) for before, after, pulls, _ in result.outcomes)
@@ -84,8 +87,10 @@ def show(result: WhatIf) -> None:
     if result.notes:
         say("")
     show_table(("setting", *SIDES), [(name, *map(_text, values)) for name, values in result.settings.items()])
-    share = f" ({100 * result.changed / result.pulls:.1f} %)" if result.pulls else ""
-    say(f"\n{result.pulls:,} pulls, {result.changed:,} answered differently{share}")
+    share = f" ({percent_text(result.changed / result.pulls)})" if result.pulls else ""
+    say(f"\n{counted(result.pulls, 'pull')}, {result.changed:,} answered differently{share}")
+    for reason, pulls in result.left_out.items():
+        say(f"left out: {counted(pulls, 'pull')}, {reason}")
     say(f"each pull sees {_SEEN[result.at]}\n")
     show_table(("", *SIDES, "change"), [_compared(name, *values) for name, values in result.measures.items()])
     if result.changed:

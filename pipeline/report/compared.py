@@ -169,7 +169,7 @@ def _come_and_gone(rows: Sequence[Row]) -> Markup:
     text = Markup("")
     if new := [row for row in rows if row["statusBefore"] == NEW]:
         most = max(new, key=lambda row: (status_tone(row["status"]) is Tone.BAD, row["lag"] or 0))
-        waits = Markup(": {} messages wait").format(forms.count(most["lag"])) if most["lag"] else Markup("")
+        waits = Markup(": {}").format(forms.counted(most["lag"], "message waits", "messages wait")) if most["lag"] else Markup("")
         said = Markup("; new: <b>{}</b>, such as {}, {}{}")
         text += said.format(forms.count(len(new)), forms.name(most["consumerGroup"]), forms.words(most["status"]), waits)
     if gone := [row for row in rows if row["status"] == GONE]:

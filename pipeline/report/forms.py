@@ -12,7 +12,8 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from pipeline.report.tone import Tone, outcome_tone, status_tone
-from pipeline.settings.quantities import duration_text, rate_text, size_text, utc_time
+from pipeline.settings.quantities import counted as count_text
+from pipeline.settings.quantities import duration_text, percent_text, rate_text, size_text, utc_time
 
 # shown for a missing figure; the page explains why it is missing
 NOTHING: Final = Markup('<span class="none">–</span>')
@@ -63,6 +64,11 @@ def count(value: Any) -> Markup:
     return NOTHING if value is None else Markup("{}").format(f"{int(value):,}")
 
 
+def counted(value: int | None, one: str, more: str = "") -> Markup:
+    """Return the markup of a number with its noun, in the singular or in the plural; arguments are those of `quantities.counted`."""
+    return NOTHING if value is None else Markup("{}").format(count_text(value, one, more))
+
+
 def _figure(text: str) -> Markup:
     """Return the markup of a number with its unit, which does not wrap."""
     return Markup("{}").format(text.replace(" ", "\N{NO-BREAK SPACE}"))
@@ -83,15 +89,8 @@ def duration(value: Any) -> Markup:
 
 
 def share(value: Any) -> Markup:
-    """Return the markup of a share in percent; a small share is not rounded to 0 %, a large one not to 100 %."""
-    if value is None:
-        return NOTHING
-    percent = float(value) * 100
-    if 0 < percent < 0.1:
-        return _figure("< 0.1 %")
-    if 99.9 < percent < 100:
-        return _figure("> 99.9 %")
-    return _figure(f"{percent:.1f} %" if 0 < percent < 10 else f"{percent:.0f} %")
+    """Return the markup of a share in percent."""
+    return NOTHING if value is None else _figure(percent_text(float(value)))
 
 
 def times(value: Any) -> Markup:

@@ -1,9 +1,10 @@
-"""Sizes, durations, rates and times as people write and read them: 64M, 500ms, 1.5 KiB, 3 d 4 h; times are ms since 1970, UTC."""
+"""Counts, sizes, durations, rates, shares and times as people write and read them: 64M, 500ms, 1.5 KiB, 3 d 4 h; times are in ms, UTC."""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
+from decimal import ROUND_HALF_UP, Decimal
 
 _SIZE = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,6})?)(?P<unit>[KMGTP]?)(?:i?B)?", re.IGNORECASE)
 _SIZE_UNITS = {unit: 1024**power for power, unit in enumerate(("", "K", "M", "G", "T", "P"))}
@@ -40,6 +41,17 @@ def milliseconds(time: dt.datetime) -> int:
     return (time.replace(tzinfo=time.tzinfo or dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
 
 
+def counted(number: int, one: str, more: str = "") -> str:
+    """Return a number with its noun, in the singular or in the plural.
+
+    Args:
+        number: how many there are.
+        one: the noun in the singular.
+        more: the noun in the plural; `one` with an s by default.
+    """
+    return f"{number:,} {one if number == 1 else more or one + 's'}"
+
+
 def size_text(size: float) -> str:
     """Return a number of bytes as a text, in the unit that fits."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
@@ -67,6 +79,17 @@ def rate_text(rate: float) -> str:
     if 0 < abs(rate) < 0.05:
         return "< 0.1/s"
     return f"{rate:,.1f}/s" if abs(rate) < 10 else f"{rate:,.0f}/s"
+
+
+def percent_text(share: float) -> str:
+    """Return a share in percent as a text; a small share is not rounded to 0 %, a large one not to 100 %. Halves are rounded up."""
+    # through the shortest decimals: 0.0445 is 4.45 %, in binary a little less
+    percent = Decimal(repr(float(share))) * 100
+    if 0 < percent < Decimal("0.1"):
+        return "< 0.1 %"
+    if Decimal("99.9") < percent < 100:
+        return "> 99.9 %"
+    return f"{percent.quantize(Decimal('0.1') if 0 < percent < 10 else Decimal(1), ROUND_HALF_UP)} %"
 
 
 def utc_time(millis: int) -> dt.datetime | None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from pipeline.delta.delta_sql import literal
 from pipeline.lake.asking import Ask, Row, ask_each
 from pipeline.lake.lake_errors import LakeError
+from pipeline.settings.quantities import counted
 from store_format.errors import printable
 
 # tags that a scenario names one by one; the others together are a tag of their own
@@ -200,7 +201,7 @@ def scenario_of(found: GroupFigures) -> str:
         _line("rate", _number(found.rate, 0.0), "a second: the messages of the store over their time", found.rate is not None),
         _line("queues", str(found.queues), "of the topic"),
         _line("backlog", str(found.backlog), "messages that wait for the group now"),
-        *([_line("tags", _table(tags), f"of {found.messages:,} messages")] if wanted else []),
+        *([_line("tags", _table(tags), f"of {counted(found.messages, 'message')}")] if wanted else []),
         _line("body", str(200 if found.body is None else found.body), "bytes of a body on the average", found.body is not None),
         "",
         "[listener]",

@@ -15,6 +15,7 @@ CREATE OR REPLACE TEMPORARY VIEW group_lag (
   queuesNegative COMMENT 'of them those whose offset lies past the end: they lower the three sums above',
   waiting COMMENT 'messages that wait on topics other than its retry topic: as groupDiff and groupDlqDiff, but a queue whose offset lies past the end counts as 0, so that it hides nothing; NULL where no lag is known',
   retryWaiting COMMENT 'likewise on its retry topic; NULL where it has no offset there',
+  waitingDeleted COMMENT 'of waiting and retryWaiting the messages that were deleted before the group consumed them: it never gets them. Broker and mqadmin count them as lag, too; NULL where no lag is known',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
 )
 COMMENT 'How far each group is behind in all, its retry topic and dead letter queue apart.'
@@ -33,6 +34,7 @@ WITH lags AS (
     count_if(lag < 0) AS queuesNegative,
     try_sum(if(lag < 0, 0L, lag)) FILTER (WHERE NOT startswith(topic, '%RETRY%')) AS waiting,
     try_sum(if(lag < 0, 0L, lag)) FILTER (WHERE startswith(topic, '%RETRY%')) AS retryWaiting,
+    try_sum(CASE WHEN lag IS NOT NULL THEN greatest(minOffset - greatest(consumerOffset, 0L), 0L) END) AS waitingDeleted,
     max(asOf) AS asOf
   FROM consume_lag
   GROUP BY brokerName, consumerGroup
@@ -44,6 +46,6 @@ WITH lags AS (
 )
 SELECT
   brokerName, consumerGroup, groupDiff, groupRetryDiff, groupDlqDiff, coalesce(d.messages, 0L),
-  lagBytes, lagMillisMax, topics, queues, queuesUnknown, queuesNegative, waiting, retryWaiting, asOf
+  lagBytes, lagMillisMax, topics, queues, queuesUnknown, queuesNegative, waiting, retryWaiting, waitingDeleted, asOf
 FROM lags
 LEFT JOIN dead d USING (brokerName, consumerGroup)

@@ -6,6 +6,7 @@ CREATE OR REPLACE TEMPORARY VIEW group_overview (
   status COMMENT 'the worst status of its queues: groupStatus of group_status; UNKNOWN where nothing was observed',
   lag COMMENT 'messages that wait on its topics: waiting of group_lag; NULL where no lag is known',
   retryLag COMMENT 'messages that wait on its retry topic: retryWaiting of group_lag',
+  lagDeleted COMMENT 'of lag and retryLag the messages that were deleted before the group consumed them: waitingDeleted of group_lag',
   dlqMessages COMMENT 'messages in its dead letter topic that the store still has',
   lagMillisMax COMMENT 'the longest time that a next message has waited, ms',
   queuesUnknown COMMENT 'queues whose lag is not known: they are in no sum',
@@ -47,7 +48,7 @@ WITH known AS (
 )
 SELECT
   k.brokerName, k.consumerGroup, coalesce(j.status, 'UNKNOWN'),
-  l.waiting, l.retryWaiting, coalesce(d.messages, 0L), l.lagMillisMax,
+  l.waiting, l.retryWaiting, l.waitingDeleted, coalesce(d.messages, 0L), l.lagMillisMax,
   coalesce(l.queuesUnknown, 0L), coalesce(l.queuesNegative, 0L), coalesce(l.topics, 0L),
   c.clients, o.micros, g.consumeEnable, b.maxStoreTimestamp
 FROM known k

@@ -7,16 +7,17 @@ CREATE OR REPLACE TEMPORARY VIEW group_status (
   queueId COMMENT 'queue of the topic',
   status COMMENT 'OK, UNKNOWN, WARN, STOP, STALL or REWIND; why has the rule',
   why COMMENT 'the rule that spoke, the first of these:
-NOT_OBSERVED: UNKNOWN, the group has stored an offset, but no observation and no captured commit shows the queue.
+NOT_OBSERVED: UNKNOWN, the group has stored an offset, but no observation and no captured commit shows the queue; OK where the queue never had a message.
 NO_OFFSET: UNKNOWN, the group has stored no offset for the queue; OK where the queue never had a message.
 INCOMPLETE_WINDOW: UNKNOWN, there are too few observations yet.
-NO_LAG: OK, no message waits.
+NO_LAG: OK, no message waits; in a queue that never had one, one observation is enough.
 NO_COMMITS: STOP, no queue of the topic has moved for longer than the window shows the group committing, and the offset lies before all ends of the queue in the window. The consumers are gone, or hang.
 OFFSET_WENT_BACK: REWIND, the offset fell and has not come back to where it was.
 HAD_NO_LAG: OK, some time in the window no message waited.
 OFFSET_STANDS: STALL, this queue stands still while the group commits others of the topic: a message that cannot be consumed, say.
 LAG_NOT_DECREASING: WARN, the offset moves, but the lag never became less.
-LAG_DECREASED: OK, the lag became less once at least.',
+MESSAGES_DELETED: WARN, the lag became less only because messages were deleted before the group consumed them.
+LAG_DECREASED: OK, the lag became less once at least, because the group consumed.',
   groupStatus COMMENT 'the worst status of all queues of the group, in the order OK, UNKNOWN, WARN, STOP, STALL, REWIND; Burrow calls the last three ERR',
   lag COMMENT 'messages behind at the last observation, 0 where the offset lies past the end; NULL without an offset',
   complete COMMENT 'part of the ten observations that have an offset of the queue',
@@ -41,8 +42,11 @@ FROM (
   SELECT brokerName, consumerGroup, topic, queueId, status, why, lag, complete, committedAt, observedFrom, observedAt, seenIn
   FROM judged
   UNION ALL
-  SELECT o.brokerName, o.consumerGroup, o.topic, o.queueId, 'UNKNOWN', 'NOT_OBSERVED', NULL, 0D, NULL, NULL, NULL, NULL
+  SELECT
+    o.brokerName, o.consumerGroup, o.topic, o.queueId,
+    CASE WHEN o.consumerOffset = 0 AND coalesce(q.maxOffset, 0) = 0 THEN 'OK' ELSE 'UNKNOWN' END, 'NOT_OBSERVED', NULL, 0D, NULL, NULL, NULL, NULL
   FROM consumer_offset o
+  LEFT JOIN queue q ON q.brokerName = o.brokerName AND q.topic = o.topic AND q.queueId = o.queueId
   LEFT JOIN judged j
     ON j.brokerName = o.brokerName AND j.consumerGroup = o.consumerGroup AND j.topic = o.topic AND j.queueId = o.queueId
   WHERE j.why IS NULL

@@ -22,13 +22,6 @@ COMMENT 'Pulls that the broker held (long polling), and what ended it.'
 AS
 SELECT
   source, brokerName, requestId, consumerGroup, topic, queueId, queueOffset, heldFromMicros, heldMillis,
-  CASE
-    WHEN outcome = 'NO_ANSWER' THEN 'NO_ANSWER'
-    WHEN code = 0 THEN 'MESSAGE'
-    WHEN code IN (20, 21) THEN 'NOT_FOR_IT'
-    WHEN code = 19 THEN 'TIMEOUT'
-    ELSE 'REFUSED'
-  END,
-  outcome
+  holdEnding, outcome
 FROM pull_outcome
 WHERE heldFromMicros IS NOT NULL

@@ -22,7 +22,8 @@ CREATE OR REPLACE TEMPORARY VIEW pull_outcome (
   fromDisk COMMENT 'whether the last entry read lies on disk. CAPTURED: true where the answer sends the group to another broker than 0 (slaveReadEnable), else NULL, for the wire does not say',
   diskFallBehind COMMENT 'bytes between the last entry read and the end of the log; NULL for CAPTURED',
   heldFromMicros COMMENT 'when a held pull (long polling) began to wait, microseconds since 1970; NULL where it was not held',
-  heldMillis COMMENT 'for how long it waited, ms; NULL where it was not held or never answered'
+  heldMillis COMMENT 'for how long it waited, ms; NULL where it was not held or never answered',
+  holdEnding COMMENT 'what ended the hold, as ending of pull_hold; NULL where it was not held'
 )
 COMMENT 'How each pull ended, captured and replayed ones.'
 AS
@@ -47,24 +48,39 @@ WITH captured AS (
   FROM pull_request
 ), latest AS (
   SELECT brokerName, max_by(runId, finishedAt) AS runId FROM replay_run GROUP BY brokerName
+), pulls (
+  source, brokerName, runId, requestId, consumerGroup, topic, queueId, arrivalMicros, queueOffset, maxMsgNums, outcome,
+  code, nextBeginOffset, minOffset, maxOffset, messageCount, bodyBytes, fromDisk, diskFallBehind, heldFromMicros, heldMillis
+) AS (
+  SELECT
+    'CAPTURED', brokerName, CAST(NULL AS STRING), requestId, consumerGroup, topic, queueId, arrivalMicros, queueOffset, maxMsgNums, outcome,
+    recordedCode, recordedNextBeginOffset, recordedMinOffset, recordedMaxOffset,
+    CASE WHEN recordedBodyLength = 0 THEN 0 END,
+    CAST(recordedBodyLength AS BIGINT),
+    CASE WHEN outcome = 'FOUND' AND recordedSuggestWhichBrokerId <> 0 THEN true END,
+    CAST(NULL AS BIGINT),
+    CASE WHEN held THEN arrivalMicros END,
+    CASE WHEN held THEN CAST((answerMicros - arrivalMicros) DIV 1000 AS BIGINT) END
+  FROM captured
+  UNION ALL
+  SELECT
+    'REPLAYED', r.brokerName, r.runId, r.requestId, r.consumerGroup, r.topic, r.queueId, p.arrivalMicros, r.queueOffset, r.maxMsgNums,
+    coalesce(r.status, r.exception, r.error, 'null'),
+    r.code, r.nextBeginOffset, r.minOffset, r.maxOffset,
+    r.messageCount, CAST(r.bufferTotalSize AS BIGINT), r.suggestPullingFromSlave, r.diskFallBehind,
+    r.heldMillis * 1000, r.wokenMillis - r.heldMillis
+  FROM pull_response r
+  JOIN latest USING (brokerName, runId)
+  LEFT JOIN pull_request p ON p.brokerName = r.brokerName AND p.requestId = r.requestId
 )
 SELECT
-  'CAPTURED', brokerName, CAST(NULL AS STRING), requestId, consumerGroup, topic, queueId, arrivalMicros, queueOffset, maxMsgNums, outcome,
-  recordedCode, recordedNextBeginOffset, recordedMinOffset, recordedMaxOffset,
-  CASE WHEN recordedBodyLength = 0 THEN 0 END,
-  CAST(recordedBodyLength AS BIGINT),
-  CASE WHEN outcome = 'FOUND' AND recordedSuggestWhichBrokerId <> 0 THEN true END,
-  CAST(NULL AS BIGINT),
-  CASE WHEN held THEN arrivalMicros END,
-  CASE WHEN held THEN CAST((answerMicros - arrivalMicros) DIV 1000 AS BIGINT) END
-FROM captured
-UNION ALL
-SELECT
-  'REPLAYED', r.brokerName, r.runId, r.requestId, r.consumerGroup, r.topic, r.queueId, p.arrivalMicros, r.queueOffset, r.maxMsgNums,
-  coalesce(r.status, r.exception, r.error, 'null'),
-  r.code, r.nextBeginOffset, r.minOffset, r.maxOffset,
-  r.messageCount, CAST(r.bufferTotalSize AS BIGINT), r.suggestPullingFromSlave, r.diskFallBehind,
-  r.heldMillis * 1000, r.wokenMillis - r.heldMillis
-FROM pull_response r
-JOIN latest USING (brokerName, runId)
-LEFT JOIN pull_request p ON p.brokerName = r.brokerName AND p.requestId = r.requestId
+  *,
+  CASE
+    WHEN heldFromMicros IS NULL THEN NULL
+    WHEN outcome = 'NO_ANSWER' THEN 'NO_ANSWER'
+    WHEN code = 0 THEN 'MESSAGE'
+    WHEN code IN (20, 21) THEN 'NOT_FOR_IT'
+    WHEN code = 19 THEN 'TIMEOUT'
+    ELSE 'REFUSED'
+  END
+FROM pulls

@@ -56,11 +56,11 @@ WITH recorded AS (
   SELECT
     g.brokerName, g.topic, g.queueId,
     least((e.millis - g.millis) DIV 5000, CAST(queue_status.intervals AS BIGINT)) AS look,
-    max(g.endOffset) AS endOffset
+    max(g.endOffset) AS endOffset, max(g.minOffset) AS minOffset
   FROM (
-    SELECT brokerName, topic, queueId, storeTimestamp AS millis, queueOffset + 1 AS endOffset FROM consume_queue WHERE storeTimestamp > 0
+    SELECT brokerName, topic, queueId, storeTimestamp AS millis, queueOffset + 1 AS endOffset, NULL AS minOffset FROM consume_queue WHERE storeTimestamp > 0
     UNION ALL
-    SELECT brokerName, topic, queueId, answerMicros DIV 1000, recordedMaxOffset FROM pull_request WHERE recordedMaxOffset IS NOT NULL
+    SELECT brokerName, topic, queueId, answerMicros DIV 1000, recordedMaxOffset, recordedMinOffset FROM pull_request WHERE recordedMaxOffset IS NOT NULL
   ) g
   JOIN captureEnd e ON e.brokerName = g.brokerName AND g.millis <= e.millis
   GROUP BY ALL
@@ -72,26 +72,27 @@ WITH recorded AS (
   SELECT
     brokerName, consumerGroup, topic, queueId, look,
     last(t.consumerOffset) IGNORE NULLS OVER queue AS consumerOffset,
-    max(n.endOffset) OVER queue AS brokerOffset
+    max(n.endOffset) OVER queue AS brokerOffset,
+    max(n.minOffset) OVER queue AS minOffset
   FROM grid
   LEFT JOIN toldAt t USING (brokerName, consumerGroup, topic, queueId, look)
   LEFT JOIN endAt n USING (brokerName, topic, queueId, look)
   WINDOW queue AS (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY look DESC)
 ), looked AS (
-  SELECT h.brokerName, h.consumerGroup, h.topic, h.queueId, h.observedAt, h.consumerOffset, h.brokerOffset, h.lag, 'LAG_HISTORY' AS seenIn
+  SELECT h.brokerName, h.consumerGroup, h.topic, h.queueId, h.observedAt, h.consumerOffset, h.brokerOffset, h.minOffset, h.lag, 'LAG_HISTORY' AS seenIn
   FROM lag_history h
   LEFT JOIN captureEnd e ON e.brokerName = h.brokerName
   WHERE e.millis IS NULL
   UNION ALL
   SELECT
     f.brokerName, f.consumerGroup, f.topic, f.queueId, e.millis - 5000 * f.look,
-    CASE WHEN f.brokerOffset IS NOT NULL THEN f.consumerOffset END, f.brokerOffset,
+    CASE WHEN f.brokerOffset IS NOT NULL THEN f.consumerOffset END, f.brokerOffset, f.minOffset,
     try_subtract(f.brokerOffset, f.consumerOffset), 'CAPTURE'
   FROM filled f JOIN captureEnd e ON e.brokerName = f.brokerName
   WHERE f.look < queue_status.intervals
 ), observed AS (
   SELECT
-    brokerName, consumerGroup, topic, queueId, observedAt, consumerOffset, brokerOffset, seenIn,
+    brokerName, consumerGroup, topic, queueId, observedAt, consumerOffset, brokerOffset, minOffset, seenIn,
     -- an offset past the end is no lag, as in Burrow, and a difference that no BIGINT holds is the greatest
     CASE WHEN consumerOffset IS NOT NULL THEN greatest(coalesce(lag, 9223372036854775807), 0) END AS behind,
     row_number() OVER (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY observedAt DESC) AS newness
@@ -118,7 +119,7 @@ WITH recorded AS (
     count(consumerOffset) / queue_status.intervals AS complete,
     collect_list(brokerOffset) AS brokerOffsets,
     sort_array(collect_list(
-      CASE WHEN consumerOffset IS NOT NULL THEN struct(observedAt AS at, consumerOffset AS offset, behind, committed) END
+      CASE WHEN consumerOffset IS NOT NULL THEN struct(observedAt AS at, consumerOffset AS offset, minOffset, behind, committed) END
     )) AS offsets,
     min(observedAt) AS observedFrom,
     max(observedAt) AS observedAt
@@ -138,14 +139,21 @@ WITH recorded AS (
     -- places where something is so of a commit and the one before it
     filter(sequence(0, size(commits)), i -> get(commits, i).offset < get(commits, i - 1).offset) AS rewinds,
     filter(sequence(0, size(commits)), i -> get(commits, i).offset <> get(commits, i - 1).offset) AS moves,
-    filter(sequence(0, size(commits)), i -> get(commits, i).behind < get(commits, i - 1).behind) AS decreases
+    filter(sequence(0, size(commits)), i -> get(commits, i).behind < get(commits, i - 1).behind) AS decreases,
+    -- and less by more than the messages before minOffset: these were deleted, the group did not consume them
+    filter(
+      sequence(0, size(commits)),
+      i -> get(commits, i).behind
+        < get(commits, i - 1).behind - greatest(coalesce(get(commits, i).minOffset, 0L) - greatest(get(commits, i - 1).offset, 0L), 0L)
+    ) AS gains
   FROM present
 ), judged AS (
   SELECT
     *,
     CASE
       WHEN currentLag IS NULL THEN 'NO_OFFSET'
-      WHEN complete < queue_status.minimumComplete THEN 'INCOMPLETE_WINDOW'
+      -- nothing can wait in a queue that never had a message, however little was seen of it
+      WHEN complete < queue_status.minimumComplete AND (currentEnd > 0 OR currentLag > 0) THEN 'INCOMPLETE_WINDOW'
       WHEN currentLag <= queue_status.allowedLag THEN 'NO_LAG'
       -- checkIfOffsetsStopped, checkIfRecentLagZero
       WHEN observedAt - lastCommit > lastCommit - firstCommit AND NOT exists(brokerOffsets, one -> one <= consumerOffset) THEN 'NO_COMMITS'
@@ -159,6 +167,8 @@ WITH recorded AS (
       WHEN size(moves) = 0 THEN 'OFFSET_STANDS'
       -- checkIfLagNotDecreasing
       WHEN size(decreases) = 0 THEN 'LAG_NOT_DECREASING'
+      -- not Burrow's: Kafka's offsets do not show it
+      WHEN size(gains) = 0 THEN 'MESSAGES_DELETED'
       ELSE 'LAG_DECREASED'
     END AS why
   FROM measured
@@ -169,7 +179,7 @@ SELECT
     WHEN why = 'NO_COMMITS' THEN 'STOP'
     WHEN why = 'OFFSET_WENT_BACK' THEN 'REWIND'
     WHEN why = 'OFFSET_STANDS' THEN 'STALL'
-    WHEN why = 'LAG_NOT_DECREASING' THEN 'WARN'
+    WHEN why IN ('LAG_NOT_DECREASING', 'MESSAGES_DELETED') THEN 'WARN'
     WHEN why = 'INCOMPLETE_WINDOW' OR why = 'NO_OFFSET' AND currentEnd > 0 THEN 'UNKNOWN'
     ELSE 'OK'
   END,

@@ -12,6 +12,7 @@ import numpy as np
 
 from pipeline.files.store_files import StoreFiles, local_path
 from pipeline.files.whole_file import whole_file
+from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings, load_catalogue
 from pipeline.store.filter_bit_maps import bit_map_of, bloom_filter
 from pipeline.store.message_store import store_over
@@ -120,7 +121,7 @@ def summary(recovery: dict[str, Any]) -> str:
     if not recovery["load"]:
         return f"{recovery['store']}: load fails, the broker does not start"
     state = recovery["afterStart"]
-    again = f"load dispatches {recovery['redispatchedInLoad']:,} messages again, start {recovery['redispatchedInStart']:,}"
+    again = f"load dispatches {counted(recovery['redispatchedInLoad'], 'message')} again, start {recovery['redispatchedInStart']:,}"
     never = "" if recovery["start"] == "ok" else ", and never ends"
     return f"{recovery['store']}: commit log {state['minPhyOffset']} to {state['maxPhyOffset']}, {again}{never}"
 

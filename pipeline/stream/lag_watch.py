@@ -13,6 +13,7 @@ from pipeline.lag.lag_metrics import GROUPS_MAX, TOPICS_MAX, LagMetrics, lag_met
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.views import asking
 from pipeline.schema import tables as t
+from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.stream_run import StreamRun
 
@@ -53,7 +54,7 @@ class LagWatch:
         except (LakeError, PySparkException) as error:
             raise LagWatchError(str(error)) from error
         if self._lag.groups_left_out or self._lag.topics_left_out:
-            left_out = f"{self._lag.groups_left_out:,} pairs of group and topic, {self._lag.topics_left_out:,} topics"
+            left_out = f"{self._lag.groups_left_out:,} pairs of group and topic, {counted(self._lag.topics_left_out, 'topic')}"
             self.progress(f"the metrics leave out {left_out}: they hold {GROUPS_MAX:,} and {TOPICS_MAX:,}")
         return True
 

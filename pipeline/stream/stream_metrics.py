@@ -10,6 +10,7 @@ from typing import Literal
 from prometheus_client.core import Metric
 
 from pipeline.serving.metrics import RunMetrics, metric
+from pipeline.settings.quantities import counted
 from pipeline.stream.stream_run import StreamRun
 
 # least seconds of a phase that is named in the line of a batch
@@ -88,8 +89,8 @@ def batch_line(batch: BatchReport, waits: str) -> str:
     """The line about a finished batch; `waits` is the text of `waiting`."""
     phases = sorted(batch.durations.items(), key=lambda phase: -phase[1])
     took = ", ".join(f"{phase} {seconds:.1f} s" for phase, seconds in phases if seconds >= _NAMED_SECONDS)
-    bad = f", {batch.bad:,} bad ones in bad_request" if batch.bad else ""
-    done = f"batch {batch.number}: {batch.answered:,} requests answered{bad}, {batch.rows_read:,} rows read"
+    bad = f", {counted(batch.bad, 'bad one')} in bad_request" if batch.bad else ""
+    done = f"batch {batch.number}: {counted(batch.answered, 'request')} answered{bad}, {counted(batch.rows_read, 'row')} read"
     return "; ".join(filter(None, (done, waits, took)))
 
 
@@ -99,7 +100,8 @@ def waiting(left: WaitingFiles | None) -> str:
         return "what waits is not known"
     if not left.files:
         return "no file waits"
-    return f"{left.files:,} files of {left.bytes:,} bytes wait, the oldest for {left.seconds:.0f} s"
+    size = counted(left.bytes, "byte")
+    return f"{counted(left.files, 'file')} of {size} {'waits' if left.files == 1 else 'wait'}, the oldest for {left.seconds:.0f} s"
 
 
 def stream_families(state: StreamState, now: dt.datetime) -> list[Metric]:

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.load_store import load_store, with_extension
+from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.tasks.work import SparkTasks
 from pipeline.verify.finding_codes import CODES, SEVERITIES, FindingCode, root_of
@@ -63,7 +64,7 @@ class Cause:
 
     def lines(self) -> list[str]:
         """What people are told: the first finding, what follows from it, what the broker does, what to do."""
-        more = "" if self.own.findings == 1 else f" (the first of {self.own.findings:,} findings)"
+        more = "" if self.own.findings == 1 else f" (the first of {counted(self.own.findings, 'finding')})"
         concerned = "" if self.own.messages is None else f"{self.own.messages:,} messages or entries. "
         told = [
             f"{self.known.severity.name:6} {self.known.code} {self.own.path}: {self.own.text}{more}",

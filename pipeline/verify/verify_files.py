@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.settings.quantities import counted
 from pipeline.verify.verify_log import Checked, LogFiles, Queue
 from store_format.big_endian import Bytes
 from store_format.config import config_files as cf
@@ -103,7 +104,7 @@ class OtherFiles:
             found.find("INDEX_SIZES", "no maxHashSlotNum agrees with the chains of all index files; give it with --set")
             return
         if len(content) != sizes.file_length:
-            found.find("INDEX_LENGTH", f"expected {sizes.file_length:,} bytes, found {len(content):,}")
+            found.find("INDEX_LENGTH", f"expected {counted(sizes.file_length, 'byte')}, found {len(content):,}")
             return
         file = IndexFile(path[1], content, sizes)
         header = file.header
@@ -121,7 +122,11 @@ class OtherFiles:
         beyond = offsets >= self.log.end
         if beyond.any():
             count = int(np.count_nonzero(beyond))
-            found.find("INDEX_BEYOND_LOG", f"{count:,} entries past the commit log, which ends at {self.log.end}", messages=count)
+            found.find(
+                "INDEX_BEYOND_LOG",
+                f"{counted(count, 'entry', 'entries')} past the commit log, which ends at {self.log.end}",
+                messages=count,
+            )
         self._index_entries(found, offsets, entries["keyHash"].astype(np.int64), (offsets >= self.log.start) & ~beyond)
 
     def _index_entries(self, found: Checked, offsets: NDArray[np.int64], hashes: NDArray[np.int64], inside: NDArray[np.bool_]) -> None:
@@ -137,11 +142,11 @@ class OtherFiles:
                 other_key[rows[unsure]] = ~_has_key(content, positions[unsure], hashes[rows[unsure]])
         if no_message.any():
             count, first = int(np.count_nonzero(no_message)), int(offsets[no_message.argmax()])
-            text = f"{count:,} entries without a message; the first for offset {first}"
+            text = f"{counted(count, 'entry', 'entries')} without a message; the first for offset {first}"
             found.find("INDEX_NO_MESSAGE", text, messages=count, physic_offset=first)
         if other_key.any():
             count, first = int(np.count_nonzero(other_key)), int(offsets[other_key.argmax()])
-            text = f"{count:,} entries whose message has no such key; the first for {first}"
+            text = f"{counted(count, 'entry', 'entries')} whose message has no such key; the first for {first}"
             found.find("INDEX_OTHER_KEY", text, messages=count, physic_offset=first)
 
     # extension, checkpoint ----------------------------------------------------------------------------------------------------------
@@ -231,7 +236,8 @@ class OtherFiles:
         if beyond:
             key, offset = set_ones[min(beyond)]
             topic, queue_id = queue_of(key)
-            text = f"{len(beyond):,} offsets past the end of their queue; the first of {whose.format(key)}: {topic}/{queue_id}, {offset}"
+            past = counted(len(beyond), "offset past the end of its queue", "offsets past the end of their queue")
+            text = f"{past}; the first of {whose.format(key)}: {topic}/{queue_id}, {offset}"
             found.find("OFFSET_BEYOND_QUEUE", text, queue_offset=offset)
 
     def _has_entries(self, queue: Queue, start: int, inside: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.rows.log_batches import topic_column, walks
+from pipeline.settings.quantities import counted
 from pipeline.store.open_log import OpenLog
 from store_format import layout
 from store_format.big_endian import Bytes, Positions
@@ -271,5 +272,5 @@ def _tell(found: Checked, code: str, rows: NDArray[np.bool_], offsets: NDArray[n
     if not rows.any():
         return
     count, place = int(np.count_nonzero(rows)), int(rows.argmax())
-    text = f"{count:,} entries {what}; the first at offset {first + place}"
+    text = f"{counted(count, 'entry', 'entries')} {what}; the first at offset {first + place}"
     found.find(code, text, messages=count, queue_offset=first + place, physic_offset=int(offsets[place]))

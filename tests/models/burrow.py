@@ -59,6 +59,7 @@ class Seen:
     at: int
     offset: int | None
     end: int
+    begin: int = 0
 
 
 def statuses(rows: Iterable[Seen], *, intervals: int, minimum_complete: float, allowed_lag: int) -> dict[tuple[str, str, int], str]:
@@ -84,10 +85,11 @@ def statuses(rows: Iterable[Seen], *, intervals: int, minimum_complete: float, a
             for number, (row, offset) in enumerate(known)
             if number == 0 or (*key[:2], row.at) in alive
         ]
-        if window[-1].offset is None or len(known) / intervals < minimum_complete:
-            # Burrow calls it OK; a queue that never had a message needs no offset
-            found[key] = "OK" if window[-1].offset is None and window[-1].end == 0 else "UNKNOWN"
+        offset, end = window[-1].offset, window[-1].end
+        behind = 0 if offset is None else min(max(end - offset, 0), MOST)
+        if offset is None or len(known) / intervals < minimum_complete:
+            # Burrow calls it OK; a queue that never had a message needs no offset and no long look
+            found[key] = "OK" if end == 0 and not behind else "UNKNOWN"
         else:
-            behind = min(max(window[-1].end - window[-1].offset, 0), MOST)
             found[key] = status_of(commits, [row.end for row in window], behind, now, allowed_lag)
     return found

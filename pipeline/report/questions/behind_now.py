@@ -95,8 +95,8 @@ def _finding(worst: Row) -> ReportFinding:
         return ReportFinding(Tone.PLAIN, text.format(forms.count(groups), forms.count(unknown)))
     if not behind:
         return ReportFinding(Tone.GOOD, Markup("No message waits for any of the <b>{}</b> groups.").format(forms.count(groups)))
-    text = Markup("<b>{}</b> of {} groups are behind, {} the furthest: <b>{}</b> messages").format(
-        forms.count(behind), forms.count(groups), forms.name(worst["consumerGroup"]), forms.count(worst["messagesBehind"])
+    text = Markup("<b>{}</b> of {} groups are behind, {} the furthest: <b>{}</b>").format(
+        forms.count(behind), forms.count(groups), forms.name(worst["consumerGroup"]), forms.counted(worst["messagesBehind"], "message")
     )
     if worst["retriesBehind"]:
         text += Markup(" and {} that wait for a retry").format(forms.count(worst["retriesBehind"]))

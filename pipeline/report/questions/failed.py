@@ -140,8 +140,11 @@ def _finding(rows: Sequence[Row]) -> ReportFinding:
         text = Markup("Groups sent <b>{}</b> messages back to try them again, {} most; no dead letter lies in the store.")
         most = max(rows, key=lambda row: row["sentBack"])
         return ReportFinding(Tone.PLAIN, text.format(forms.count(first["sentBackInAll"]), forms.name(most["consumerGroup"])))
-    text = Markup("<b>{}</b> dead letters of {} groups lie in the store, most of {}: <b>{}</b>").format(
-        forms.count(first["deadInAll"]), forms.count(first["groupsDead"]), forms.name(first["consumerGroup"]), forms.count(first["dead"])
+    text = Markup("<b>{}</b> of {} in the store, most of {}: <b>{}</b>").format(
+        forms.counted(first["deadInAll"], "dead letter"),
+        forms.counted(first["groupsDead"], "group"),
+        forms.name(first["consumerGroup"]),
+        forms.count(first["dead"]),
     )
     if first["oldestMillis"] is not None:
         text += Markup(", the oldest for {}").format(forms.duration(first["oldestMillis"]))

@@ -34,11 +34,11 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     if not rows:
         return Answer(ReportFinding(Tone.GOOD, Markup("No queue gets more than {} its share of a topic.").format(forms.times(_HOT))))
     worst = rows[0]
-    text = Markup("Queue {} of {} gets <b>{}</b> its share: {} messages, {} of the topic.").format(
+    text = Markup("Queue {} of {} gets <b>{}</b> its share: {}, {} of the topic.").format(
         worst["queueId"],
         forms.name(worst["topic"]),
         forms.times(worst["timesFairShare"]),
-        forms.count(worst["messages"]),
+        forms.counted(worst["messages"], "message"),
         forms.share(worst["messagesShare"]),
     )
     columns = with_broker(

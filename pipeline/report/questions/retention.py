@@ -61,8 +61,9 @@ def _finding(rows: Sequence[Row], pulls: Sequence[Row]) -> ReportFinding:
     first = rows[0]
     where = Markup("{} on {}, queue {}").format(forms.name(first["consumerGroup"]), forms.name(first["topic"]), first["queueId"])
     if first["queuesLost"]:
-        text = Markup("<b>{}</b> messages were deleted before a group had consumed them, in {} queues; most of them {} lost: {}.")
-        lost = forms.count(first["lostInAll"]), forms.count(first["queuesLost"]), where, forms.count(first["lostMessages"])
+        text = Markup("<b>{}</b> deleted before a group had consumed them, in {}; most of them {} lost: {}.")
+        messages = forms.counted(first["lostInAll"], "message was", "messages were")
+        lost = messages, forms.counted(first["queuesLost"], "queue"), where, forms.count(first["lostMessages"])
         return ReportFinding(Tone.BAD, text.format(*lost))
     if pulls and pulls[0]["groups"]:
         text = Markup("By their stored offsets no group lost messages, but pulls of <b>{}</b> groups skipped <b>{}</b> deleted offsets.")

@@ -91,11 +91,11 @@ def _finding(rows: Sequence[Row]) -> ReportFinding:
     worst = rows[0]
     where = Markup("{} on {}, queue {}").format(forms.name(worst["consumerGroup"]), forms.name(worst["topic"]), worst["queueId"])
     if worst["status"] is not None and status_tone(worst["status"]) in {Tone.BAD, Tone.WARN}:
-        text = Markup("{} is in trouble: <b>{}</b> ({}), {} messages behind.")
-        said = text.format(where, forms.words(worst["status"]), forms.words(worst["why"]), forms.count(worst["lag"]))
+        text = Markup("{} is in trouble: <b>{}</b> ({}), {} behind.")
+        said = text.format(where, forms.words(worst["status"]), forms.words(worst["why"]), forms.counted(worst["lag"], "message"))
         return ReportFinding(status_tone(worst["status"]), said)
     if worst["lagMillis"] is None:
-        return ReportFinding(Tone.WARN, Markup("{} is the furthest behind: {} messages.").format(where, forms.count(worst["lag"])))
+        return ReportFinding(Tone.WARN, Markup("{} is the furthest behind: {}.").format(where, forms.counted(worst["lag"], "message")))
     text = Markup("The message that has waited longest is one of {}: <b>{}</b>.")
     return ReportFinding(Tone.PLAIN, text.format(where, forms.duration(worst["lagMillis"])))
 

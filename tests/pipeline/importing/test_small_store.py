@@ -233,3 +233,12 @@ def test_a_small_import_needs_no_java(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "0", done.stderr
     assert "starting Spark" not in done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"store", "lake"}
+
+
+@pytest.mark.parametrize(("own", "is_told"), [("broker-a", True), ("b", False)])
+def test_a_name_that_is_not_the_broker_s_own_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], own: str, is_told: bool) -> None:
+    store = tiny_store(tmp_path / "store", QUEUES)
+    words = ["import", str(store), "--lake", str(tmp_path / "lake"), "--broker-name", "b", "--set", f"brokerName={own}"]
+    assert run(words) == 0
+    err = capsys.readouterr().err
+    assert ("the broker is 'b' in the lake, as --broker-name says; its own settings name it 'broker-a'" in err) == is_told

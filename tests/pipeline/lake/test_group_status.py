@@ -73,7 +73,7 @@ def stored(rows: Sequence[Seen], *, has_commits: bool = False) -> dict[t.Table, 
     told = {"consumerGroup": "captured", "micros": 10**15, "consumerOffset": 7, "code": 0, "origin": "UPDATE_CONSUMER_OFFSET"}
     history = [
         {"brokerName": "b", "consumerGroup": row.group, "topic": row.topic, "queueId": row.queue_id, "observedAt": row.at}
-        | {"consumerOffset": row.offset, "brokerOffset": row.end, "minOffset": 0, "lag": _lag(row), "lakeVersion": 1}
+        | {"consumerOffset": row.offset, "brokerOffset": row.end, "minOffset": row.begin, "lag": _lag(row), "lakeVersion": 1}
         for row in rows
     ]
     return {
@@ -82,7 +82,16 @@ def stored(rows: Sequence[Seen], *, has_commits: bool = False) -> dict[t.Table, 
         PULL_REQUEST: [captured | place],
         OFFSET_HISTORY: [captured | place | told] if has_commits else [],
         t.CONSUME_QUEUE: [],
-        t.CONSUMER_OFFSET: [queue | {"consumerGroup": "forgotten", "consumerOffset": 5}],
+        t.CONSUMER_OFFSET: [
+            queue | {"consumerGroup": "forgotten", "consumerOffset": 5},
+            queue | {"consumerGroup": "forgotten-at-0", "consumerOffset": 0},
+            queue | {"consumerGroup": "forgotten-and-empty", "consumerOffset": 0, "topic": "%RETRY%g"},
+            queue | {"consumerGroup": "forgotten-without-files", "consumerOffset": 0, "topic": "%RETRY%h"},
+        ],
+        t.QUEUE: [
+            queue | {"minOffset": 0, "maxOffset": 9},
+            queue | {"topic": "%RETRY%g", "minOffset": 0, "maxOffset": 0},
+        ],
     }
 
 
@@ -101,11 +110,19 @@ def _lag(row: Seen) -> int | None:
     return lag if lag is not None and lag < 2**63 else None
 
 
-def history(group: str, offsets: Sequence[int | None], ends: Sequence[int], *, topic: str = "t", queue_id: int = 0) -> list[Seen]:
+def history(
+    group: str,
+    offsets: Sequence[int | None],
+    ends: Sequence[int],
+    *,
+    topic: str = "t",
+    queue_id: int = 0,
+    begins: Sequence[int] = (0,) * 10,
+) -> list[Seen]:
     """Observations of a queue, one a minute, the last ones of eleven."""
     first = 11 - len(offsets)
     return [
-        Seen(group, topic, queue_id, 60_000 * (first + number), offset, end)
+        Seen(group, topic, queue_id, 60_000 * (first + number), offset, end, begins[number])
         for number, (offset, end) in enumerate(zip(offsets, ends, strict=True))
     ]
 
@@ -117,6 +134,8 @@ CASES: dict[str, tuple[list[Seen], str, str]] = {
     "no-offset": (history("no-offset", [None] * 10, AHEAD), "UNKNOWN", "NO_OFFSET"),
     "no-messages": (history("no-messages", [None] * 10, [0] * 10), "OK", "NO_OFFSET"),
     "no-offset-any-more": (history("no-offset-any-more", [*range(9), None], AHEAD), "UNKNOWN", "NO_OFFSET"),
+    # all that was seen of a retry queue without a message, say
+    "young-and-empty": (history("young-and-empty", [0] * 2, [0] * 2), "OK", "NO_LAG"),
     "young": (history("young", [5] * 9, AHEAD[1:]), "UNKNOWN", "INCOMPLETE_WINDOW"),
     "first-offset-came-late": (history("first-offset-came-late", [None, *[5] * 9], AHEAD), "UNKNOWN", "INCOMPLETE_WINDOW"),
     "keeps-up": (history("keeps-up", AHEAD, AHEAD), "OK", "NO_LAG"),
@@ -142,6 +161,17 @@ CASES: dict[str, tuple[list[Seen], str, str]] = {
         "NO_COMMITS",
     ),
     "too-slow": (history("too-slow", [5 * n for n in range(10)], AHEAD), "WARN", "LAG_NOT_DECREASING"),
+    # 7 messages consumed at each look; before the sixth, 500 more were deleted; the queue grows by 10
+    "jumped": (
+        history("jumped", [7 * n + (500 if n > 5 else 0) for n in range(10)], AHEAD, begins=[0] * 6 + [542] * 4),
+        "WARN",
+        "MESSAGES_DELETED",
+    ),
+    "jumped-and-consumes": (
+        history("jumped-and-consumes", [7 * n + (500 if n > 5 else 0) for n in range(10)], AHEAD, begins=[0] * 6 + [500] * 4),
+        "OK",
+        "LAG_DECREASED",
+    ),
     "catches-up": (history("catches-up", [20 * n for n in range(10)], AHEAD), "OK", "LAG_DECREASED"),
 }
 
@@ -153,7 +183,9 @@ def test_each_rule_speaks_where_it_should_and_the_worst_status_is_the_groups(spa
     found = judge(spark, stored(seen, has_commits=True), "group_status")
     assert {row["consumerGroup"]: (row["status"], row["why"]) for row in found if (row["topic"], row["queueId"]) == ("t", 0)} == {
         group: (status, why) for group, (_, status, why) in CASES.items()
-    } | {"forgotten": ("UNKNOWN", "NOT_OBSERVED")}
+    } | {"forgotten": ("UNKNOWN", "NOT_OBSERVED"), "forgotten-at-0": ("UNKNOWN", "NOT_OBSERVED")}
+    empty = {row["topic"]: (row["status"], row["why"]) for row in found if row["topic"].startswith("%RETRY%")}
+    assert empty == {"%RETRY%g": ("OK", "NOT_OBSERVED"), "%RETRY%h": ("OK", "NOT_OBSERVED")}
     for row in found:
         of_group = [other["status"] for other in found if other["consumerGroup"] == row["consumerGroup"]]
         assert row["groupStatus"] == max(of_group, key=RANK.index)

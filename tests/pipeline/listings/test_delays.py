@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from pipeline.embedded.database import EmbeddedLake
 from pipeline.embedded.questions import ask
+from pipeline.listings import table
 from pipeline.main import run
 from tests.makers.plain_lakes import plain_lake
 from tests.truth.golden import needs_golden
@@ -148,12 +150,20 @@ def test_lists_say_what_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture
     due = made(tmp_path / "due", [entry(1, 0, -5000)], {1: 0})
     assert said(due).endswith("1 delayed message waits in 1 level: 1 due, and perhaps delivered since delayOffset.json was written")
     assert said(late, "--messages").endswith(f"5 delayed messages: 1 overdue, the oldest for 1 min; {unknown}")
+    # OVERDUE, three PENDING by their time, and last the one that may have been delivered
+    in_order = re.findall(r"(OVERDUE|PENDING|UNKNOWN) orders +(\d)", said(late, "--messages"))
+    assert [level for _, level in in_order] == ["1", "2", "5", "5", "2"]
+    # level 1 has an overdue one, the next ones of 2 and 5 are due at one time, and 2 has one more that may be due
+    assert re.findall(r" (\d) (?:1s|5s|1m) ", said(late)) == ["1", "2", "5"]
     assert said(late, "--topic", SCHEDULE).endswith("no delayed message of this kind waits")
     done = made(tmp_path / "done", [entry(1, 0, -60_000)], {1: 1})
     assert said(done).endswith("no delayed message waits")
 
 
-def test_levels_of_several_brokers_fit_into_100_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_levels_of_several_brokers_fit_into_100_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "is_terminal", lambda: True)
     names = ["b", "a-broker-with-a-long-name"]
     entries = [entry(5, offset, due) | {"brokerName": name} for name in names for offset, due in enumerate((-30_000, 1, 10**6))]
     found = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,12 @@ def pulled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "recordedNextBeginOffset",
     )
     pulls = [
-        {"brokerName": "b", "requestId": name, **dict(zip(asked, values, strict=True))} | {"arrivalMicros": (END - values[4]) * 1000}
+        {"brokerName": "b", "requestId": name, **dict(zip(asked, values, strict=True))}
+        | {
+            "arrivalMicros": (END - values[4]) * 1000,
+            "held": values[5] in {0, None},
+            "answerMicros": (END - 1500) * 1000 if values[5] == 0 else None,
+        }
         for name, values in PULLS.items()
     ]
     queue = {"brokerName": "b", "minOffset": 0, "maxOffset": 10}
@@ -160,7 +166,10 @@ def test_what_is_not_known_is_no_all_clear(pullsim: Callable[..., tuple[int, str
     code, out, _ = pullsim("groups", "--group", "even")
     assert code == 0
     assert re.search(r"^even +UNKNOWN +0 ", out, re.MULTILINE)
-    assert out.splitlines()[-1].endswith("the status of 1 is not known")
+    told = " ".join(out.split("\n\n")[-1].split())
+    assert (
+        "whether it has stopped or is slow is not known: too little was seen of it (pullsim groups --queues --group even tells why" in told
+    )
     out = pullsim("clients")[1]
     assert out.splitlines()[0] == "(0 rows)"
     assert "pullsim capture" in out
@@ -202,8 +211,9 @@ def test_what_two_brokers_have_is_counted_once_and_their_names_are_shown(
     assert "Broker" in header
     assert told == (
         # 4 on each broker and 1 to try again; the two that only a capture has are known to wait for nothing or not at all
-        "4 groups: 9 messages wait in 1 group; the status of 3 is not known; the lag of 2 is not known; "
-        "1 queue with an offset past the end counts as 0"
+        "4 groups: 9 messages wait in 1 group; of 3 it is not known whether they stopped or are slow (pullsim capture, or pullsim lag "
+        "--record after each import, shows more); the lag of 2 is not known; 1 queue with an offset past the end counts as 0; "
+        "pullsim retention tells when the next message is lost"
     )
     assert "4 groups: " not in shown("groups", "--broker", "b")[1]
     header, told = shown("topics")
@@ -211,9 +221,19 @@ def test_what_two_brokers_have_is_counted_once_and_their_names_are_shown(
     assert told.startswith("2 topics: ")
     header, told = shown("clients")
     assert "Broker" in header
-    assert told == "1 client of 2 groups at the end of the capture: 0 connected; 1 seen without a heartbeat"
+    assert told == (
+        "1 client of 2 groups in the captured traffic: at its end 0 were connected; "
+        "of 1 it is not known, for it pulled and sent no heartbeat"
+    )
     assert "Broker" in shown("lag", "--by", "group")[0]
     assert "Broker" not in shown("groups", "--broker", "a")[0]
+
+
+def test_moves_of_all_groups_are_listed_and_name_them(two_brokers: Path, pullsim: Callable[..., tuple[int, str, str]]) -> None:
+    header, row, _, told = pullsim("offsets", "--lake", two_brokers)[1].splitlines()
+    assert (header.split()[2:4], row.split()[2:4]) == (["Group", "Topic"], ["only-commits", "orders"])
+    assert told == "1 move in 1 queue by 1 client: none went back"
+    assert "Group" not in pullsim("offsets", "--lake", two_brokers, "--group", "only-commits")[1]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +248,6 @@ def test_what_two_brokers_have_is_counted_once_and_their_names_are_shown(
         (("topics", "--sort", "sise"), "--sort: expected a column"),
         (("topics", "--sort", "size:down"), "found 'size:down'"),
         (("message",), "expected one of --key, --id, --tag, --text and --topic"),
-        (("offsets",), "Missing option '--group'"),
         (("pulls", "--outcome", "OFSET_MOVED"), "found 'OFSET_MOVED'; the nearest: PULL_OFFSET_MOVED"),
         (("pulls", "--outcome", "²"), "expected a status of the store"),
         (("pulls", "--queue", "1"), "--queue cannot be used without --topic"),
@@ -320,8 +339,12 @@ def test_pulls_are_counted_by_what_they_mean(pullsim: Callable[..., tuple[int, s
     told = " ".join(pullsim("pulls", "--lake", pulled)[1].split("\n\n")[-1].split())
     assert told == (
         "5 pulls of 2 groups: 1 found messages; 2 sent to another offset (PULL_OFFSET_MOVED); 1 refused; 1 without a captured answer; "
+        "the broker held 2 (long polling): 1 ended by a message, 1 without a captured answer; "
         "pullsim explain --request REQUEST explains one"
     )
+    rows = map(json.loads, pullsim("pulls", "--lake", pulled, "--format", "json")[1].splitlines())
+    assert [row["holdEnding"] for row in rows] == ["NO_ANSWER", None, None, None, "MESSAGE"]
+    assert re.search(r"^Held for +3 s\nHeld until +MESSAGE$", pullsim("pulls", "--lake", pulled, "--outcome", "0")[1], re.MULTILINE)
     [whole] = [line for line in pullsim("pulls", "--lake", pulled, "--outcome", "25")[1].splitlines() if line.startswith("Request in full")]
     assert whole.split()[-1] == "f1-1.1.1.1:10911-9.9.9.9:502-1-99-10"
     assert pullsim("pulls")[1] == "(0 rows)\nno such pull was captured; pullsim capture reads captured traffic\n"
@@ -335,7 +358,60 @@ def test_queues_tell_why_their_status_is_as_it_is(pullsim: Callable[..., tuple[i
     ]
     out = pullsim("groups", "--queues")[1]
     assert out.splitlines()[0].split()[:5] == ["Group", "Topic", "QID", "Status", "Why"]
-    assert " not known; pullsim groups --help explains the rules" in " ".join(out.split())
+    assert " not known: too little was seen (pullsim capture, or" in " ".join(out.split())
+
+
+@pytest.fixture(scope="module")
+def cut_queues(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Queue 0 of orders begins at 50 and ends at 100; queue 1 has ten messages. Ten looks showed dead at one offset, slow at others."""
+    queue = {"brokerName": "b", "topic": "orders"}
+    offsets = {("dead", 0): 20, ("dead", 1): 3, ("slow", 0): 59, ("past", 0): 120, ("before", 0): -5, ("young", 0): 60}
+    looks = [
+        {**queue, "queueId": queue_id, "consumerGroup": group, "observedAt": number * SECOND, "minOffset": 50, "lakeVersion": 1}
+        | {"consumerOffset": offset, "brokerOffset": 100 + 2 * number, "lag": 100 + 2 * number - offset}
+        for number in range(10)
+        for (group, queue_id), offset in ({("dead", 0): 20} | {("slow", 0): 50 + number}).items()
+    ]
+    return plain_lake(
+        tmp_path_factory.mktemp("cut") / "lake",
+        {
+            "broker": [{"brokerName": "b", "maxStoreTimestamp": END, "minPhyOffset": 0, "properties": []}],
+            "queue": [{**queue, "queueId": 0, "minOffset": 50, "maxOffset": 100}, {**queue, "queueId": 1, "minOffset": 0, "maxOffset": 10}],
+            "consumer_offset": [
+                {**queue, "queueId": queue_id, "consumerGroup": group, "consumerOffset": offset}
+                for (group, queue_id), offset in offsets.items()
+            ],
+            "lag_history": looks,
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        # 80 and 7 of group dead, 41 of slow, 105 of before, 40 of young; 30 and 50 of these are deleted
+        (("groups",), "273 messages wait in 4 groups; 80 of them are deleted already (pullsim retention)"),
+        (
+            ("groups",),
+            "1 stopped, stalled or went back (pullsim groups --queues --group dead tells why); 1 slow: the lag does not become less",
+        ),
+        (("groups", "--group", "dead"), "it has stopped (pullsim groups --queues --group dead tells why)"),
+        (("groups", "--group", "slow"), "it is slow: it commits, and its lag does not become less (pullsim groups --queues --group slow"),
+        (("groups", "--group", "young"), "whether it has stopped or is slow is not known"),
+        (("groups", "--group", "dead"), "; pullsim retention tells when the next message is lost"),
+        (("lag", "--by", "group"), "273 messages wait in 4 groups: 80 of them are deleted already"),
+        (("lag", "--behind", "--topic", "orders", "--group", "dead"), "87 messages wait in 1 group: 30 of them are deleted already"),
+        (("lag", "--group", "dead"), "Diff Total: 87 (30 of them deleted before they were consumed, see pullsim retention)"),
+        (("lag", "--group", "before"), "Diff Total: 105 (50 of them deleted before they were consumed"),
+        (("lag", "--group", "slow"), "Diff Total: 41"),
+    ],
+)
+def test_lists_say_who_stopped_or_is_slow_and_what_is_deleted(
+    pullsim: Callable[..., tuple[int, str, str]], cut_queues: Path, words: tuple[str, ...], told: str
+) -> None:
+    out = " ".join(pullsim(*words, "--lake", cut_queues)[1].split("\n\n")[-1].split())
+    assert told in out
+    assert ("deleted" in out) == (words[-1] not in {"slow", "young"})
 
 
 def test_dead_letters_below_the_minimum_are_gone(pullsim: Callable[..., tuple[int, str, str]]) -> None:
@@ -412,6 +488,27 @@ def test_long_names_lose_their_middle_and_numbers_nothing() -> None:
     typed = "1.2.3.4:5678-1-70-8" * 6
     assert fitted((Shown("a", "A"), Shown("i", "I", Kind.ID)), [["x" * 30, typed]]) == [["xxx…xx", typed]]
     assert fitted((Shown("i", "I", Kind.ID),), [[typed]]) == [[typed]]
+
+
+def test_names_are_shortened_on_a_terminal_only(
+    cut_queues: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = (Shown("a", "A"), Shown("p", "P", Kind.PROSE))
+    [[name, prose]] = fitted(columns, [["x" * 120, "words " * 20]], is_read=False)
+    assert (name, len(prose)) == ("x" * 120, 24)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    shown = {}
+    for is_read in (True, False):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda is_read=is_read: is_read)
+        assert run(["lag", "--lake", str(cut_queues), "--engine", "duckdb"]) == 0
+        shown[is_read] = capsys.readouterr().out
+    piped, read = shown[False].splitlines(), shown[True].splitlines()
+    assert len(piped[0].rstrip()) > WIDTH >= max(map(len, read))
+    assert "#Broker Name" in piped[0]
+    assert [line.split()[:3] for line in read[:2]] == [["#Group", "#Topic", "#QID"], ["Offset", "Offset", "Seconds"]]
+    assert sorted({line.split()[0] for line in read[2:] if " orders " in line}) == ["before", "dead", "past", "slow", "young"]
+    assert "left out, so that the table is at most 100 wide: #Broker Name" in shown[True]
 
 
 def test_every_command_has_a_heading_in_help(capsys: pytest.CaptureFixture[str]) -> None:

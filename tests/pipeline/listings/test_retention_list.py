@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.listings import table
 from pipeline.listings.retention_list import by_topic, show_retention, verdict
 
 DAY = 86_400_000
@@ -44,7 +45,11 @@ def test_queues_of_a_topic_are_one_row_with_sums_first_times_and_what_helps_all(
         ),
         (
             [NO_RATE, DONE],
-            "how fast 1 group consumes is not known: --rate 0 assumes none, and pullsim lag --record after",
+            "how fast 1 group consumes is not known, for captured commits show minutes and not days: --rate 0 assumes none, and",
+        ),
+        (
+            [NO_RATE, row("a", "t", 0, deletedAt=DAY, reason="NO_RATE"), row("b", "t", 0, deletedAt=2 * DAY, reason="NO_RATE")],
+            "the next file with messages that wait goes at 1970-01-02 00:00:00 UTC: what a and 1 more did not consume then is lost",
         ),
         ([NO_RATE, DONE], "finds rates; no other loss is foreseen"),
     ],
@@ -54,7 +59,8 @@ def test_the_line_below_says_what_is_lost_and_what_is_not_known(rows: list[dict[
     assert ("no loss is foreseen" in verdict(rows)) == (rows == [DONE])
 
 
-def test_a_table_is_narrow_and_cut_where_there_is_much(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_narrow_and_cut_where_there_is_much(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "is_terminal", lambda: True)
     known = {"lostMessages": 12_345, "deletedAt": DAY, "lossAt": DAY, "lossMessages": 10}
     many = [row("a-group-of-a-very-long-name" * 3, "and-a-topic-too" * 3, queue, **known) for queue in range(51)]
     show_retention(many, by_queue=True, limit=None)

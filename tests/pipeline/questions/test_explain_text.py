@@ -46,6 +46,27 @@ def test_long_runs_are_folded_unless_every_entry_is_asked_for(tables: Tables, ca
     assert every == [str(offset) for offset in range(8)]
 
 
+@pytest.mark.parametrize(
+    ("recorded", "told"),
+    [
+        ({"recordedCode": 0, "answerMicros": 2_500_000}, "the broker held it (long polling) for 1 s: a message came"),
+        ({"recordedCode": 19, "answerMicros": 16_000_000}, "the broker held it (long polling) for 15 s: none came in that time"),
+        ({"recordedCode": 25, "answerMicros": 2_000_000}, "for 1 s: it was refused when it was woken"),
+        ({"recordedCode": None, "answerMicros": None}, "the broker held it (long polling), and the capture has no answer: the client left"),
+        ({"recordedCode": 0, "answerMicros": 2_000_000, "held": False}, None),
+    ],
+)
+def test_a_pull_that_the_broker_held_says_so(
+    recorded: dict[str, Any], told: str | None, tables: Tables, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = dict.fromkeys(("recordedNextBeginOffset", "recordedMinOffset", "recordedMaxOffset"))
+    header = {"held": True, "arrivalMicros": 1_000_000} | answer | recorded
+    explanation = explained(tables, {}, header=header)
+    text = shown(explanation, capsys)
+    assert told in text if told else "held it" not in text
+    assert as_json(explanation)["held"] == (told is not None)
+
+
 MEMORY, DISK = {}, {"totalPhysicalMemorySize": 0}
 
 

@@ -131,7 +131,7 @@ def test_a_table_and_csv_tell_the_same(pullsim: Pullsim, wide: Lake, tmp_path: P
     code, table, _ = pullsim(*asked)
     assert code == 0
     assert "note: slaveReadEnable is not looked at by DefaultMessageStore.getMessage" in table
-    assert "4 pulls, 1 answered differently (25.0 %)\neach pull sees all of the store\n" in table
+    assert "4 pulls, 1 answered differently (25 %)\neach pull sees all of the store\n" in table
     # the other row that begins so is of the answers' fields
     told = [line.split() for line in table.splitlines() if line.startswith("messages  ")]
     assert [row for row in told if len(row) > 2] == [["messages", "34", "10", "-24", "(-70.6", "%)"]]
@@ -145,6 +145,17 @@ def test_a_table_and_csv_tell_the_same(pullsim: Pullsim, wide: Lake, tmp_path: P
     outcomes = {(row["proposed"], row["current"]): int(row["pulls"]) for row in rows if row["part"] == "outcome"}
     thrown = "java.lang.IllegalArgumentException"
     assert outcomes == {("FOUND", "FOUND"): 2, (thrown, thrown): 1, ("OFFSET_OVERFLOW_ONE", "OFFSET_OVERFLOW_ONE"): 1}
+
+
+def test_pulls_that_are_left_out_are_counted(pullsim: Pullsim, wide: Lake, tmp_path: Path) -> None:
+    requests = write_lines(tmp_path / "requests.jsonl", [pull(0, 32), pull(0, 32, "TagA"), pull(5, 3)])
+    asked = ("whatif", "--lake", wide.root, "--requests", requests, "--set", "maxTransferCountOnMessageInMemory=8")
+    assert "left out" not in pullsim(*asked)[1]
+    assert (
+        "1 pull, 1 answered differently (100 %)\nleft out: 2 pulls, their filter is none of TAG\n" in pullsim(*asked, "--filters", "TAG")[1]
+    )
+    [line] = pullsim(*asked, "--filters", "null,SQL92", "--format", "json")[1].splitlines()
+    assert json.loads(line)["leftOut"] == {"their filter is none of SQL92, null": 1}
 
 
 @pytest.mark.parametrize(

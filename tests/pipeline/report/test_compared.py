@@ -40,7 +40,7 @@ def compare(before: Sequence[Group], now: Sequence[Group], only: Filters | None 
         ([], [group(lag=3)], Tone.WARN, f"{CALM}; new: 1, such as g, OK: 3 messages wait"),
         ([], [group()], Tone.PLAIN, f"{CALM}; new: 1, such as g, OK"),
         # the one in trouble is named, not the one with most lag
-        ([], [group("a", lag=9), group("z", "STOP", 1)], Tone.BAD, f"{CALM}; new: 2, such as z, STOP: 1 messages wait"),
+        ([], [group("a", lag=9), group("z", "STOP", 1)], Tone.BAD, f"{CALM}; new: 2, such as z, STOP: 1 message waits"),
         ([group()], [], Tone.PLAIN, f"{CALM}; gone: 1, such as g"),
         ([group(status="STALL")], [group(status="REWIND")], Tone.BAD, f"{CALM}; the status of 1 became worse"),
         ([group(status="REWIND")], [group(status="STALL")], Tone.PLAIN, CALM),

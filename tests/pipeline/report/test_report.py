@@ -159,7 +159,7 @@ def test_the_summary_says_what_the_lake_holds(html: str) -> None:
     assert "160 pulls were captured: 25 % brought messages" in said
     assert "40 pulls were sent to another offset than they asked for" in said
     assert "let nothing pass in 67 % of its 15 pulls" in said
-    assert "5 messages were deleted before a group had consumed them, in 1 queues" in said
+    assert "5 messages were deleted before a group had consumed them, in 1 queue" in said
     assert "gets 1.9 × its share: 195 messages, 93 % of the topic" in said
 
 

@@ -102,7 +102,7 @@ def test_a_retry_topic_of_pop_belongs_to_its_group(failing: EmbeddedLake) -> Non
 def test_what_failed_is_narrowed_to_the_topic_that_it_came_from(failing: EmbeddedLake) -> None:
     found, answer = failed(failing, topic="t")
     assert found == {"pop": (6, 4, 2)}
-    assert answer.finding.text.striptags().startswith("2 dead letters of 1 groups")
+    assert answer.finding.text.striptags().startswith("2 dead letters of 1 group")
     assert answer.note.startswith("Tries that were sent back are those of all topics of a group")
     # no group has an offset there
     none, nothing = failed(failing, topic="w", since=5)

@@ -66,7 +66,7 @@ def test_a_file_written_over_after_its_answers_were_committed_and_before_spark_n
     command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", checkpoint, "--once", "--run-id", "r")
     first = write_lines(folder / "a.jsonl", lines[:5])
     (folder / "b.jsonl").write_text("no json\n", "utf-8")
-    assert "answered 5 requests in 1 batches, 1 bad ones" in pullsim(*command)[1]
+    assert "answered 5 requests in 1 batch, 1 bad one" in pullsim(*command)[1]
 
     # as a kill leaves it between the lake's commit of batch 0 and Spark's
     (checkpoint / "spark" / "commits" / "0").unlink()

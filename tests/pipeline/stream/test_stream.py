@@ -59,7 +59,7 @@ def test_files_are_answered_as_by_a_replay(
     command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", checkpoint, "--once")
 
     code, out, err = pullsim(*command)
-    assert (code, out.split(": ")[1]) == (0, "answered 89 requests in 1 batches, 0 bad ones\n"), err
+    assert (code, out.split(": ")[1]) == (0, "answered 89 requests in 1 batch, 0 bad ones\n"), err
     run, expected = run_of(out), []
     for file in files:
         pullsim("replay", "--lake", lake, "--requests", file)
@@ -74,19 +74,19 @@ def test_files_are_answered_as_by_a_replay(
     os.link(files[0], folder / "again.jsonl")
     more = write_lines(folder / "more.jsonl", [trace[0], *trace[90:95]])
     code, out, _ = pullsim(*command)
-    assert (code, out.split(": ")[1]) == (0, "answered 5 requests in 1 batches, 0 bad ones\n")
+    assert (code, out.split(": ")[1]) == (0, "answered 5 requests in 1 batch, 0 bad ones\n")
     assert len(answers(spark, lake, run)) == 94
 
     # rewritten: another content, so another source
     write_lines(more, [trace[0], *trace[90:97]])
     code, out, _ = pullsim(*command)
-    assert (code, out.split(": ")[1]) == (0, "answered 7 requests in 1 batches, 0 bad ones\n")
+    assert (code, out.split(": ")[1]) == (0, "answered 7 requests in 1 batch, 0 bad ones\n")
 
     # a new checkpoint under the same run: what has answers is left out
     again = ("--checkpoint", tmp_path / "other", "--run-id", run)
     write_lines(folder / "last.jsonl", trace[98:100])
     code, out, err = pullsim(*command[:5], *again, "--once")
-    assert (code, out.split(": ")[1]) == (0, "answered 2 requests in 1 batches, 0 bad ones\n"), err
+    assert (code, out.split(": ")[1]) == (0, "answered 2 requests in 1 batch, 0 bad ones\n"), err
     assert len(answers(spark, lake, run)) == 94 + 7 + 2
     ids = [row["requestId"] for row in Lake(spark, str(lake)).table(t.PULL_RESPONSE).where(f"runId = '{run}'").collect()]
     assert len(set(ids)) == len(ids)
@@ -131,7 +131,7 @@ def test_what_is_no_request_becomes_a_row(
     (folder / "_unfinished.jsonl").write_text("no json\n")
     command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--once", "--metrics", metrics)
     code, out, err = pullsim(*command)
-    assert (code, out.split(": ")[1]) == (0, "answered 2 requests in 1 batches, 4 bad ones\n"), err
+    assert (code, out.split(": ")[1]) == (0, "answered 2 requests in 1 batch, 4 bad ones\n"), err
     assert "batch 0: 2 requests answered, 4 bad ones in bad_request, 6 rows read; no file waits; triggerExecution " in err
     bad = Lake(spark, str(lake)).table(t.TABLES["bad_request"]).where(f"source LIKE '{folder}%'").orderBy("source", "position").collect()
     lines = [(row["position"], row["raw"]) for row in bad[:3]]
@@ -164,7 +164,7 @@ def test_a_request_without_a_time_cannot_be_answered_as_of_its_time(
     file = write_lines(folder / "times.jsonl", [{"request": request}, {"request": request | {"timestamp": 1}}])
     command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--once")
     code, out, err = pullsim(*command, "--at", "request-time")
-    assert (code, out.split(": ")[1]) == (0, "answered 1 requests in 1 batches, 1 bad ones\n"), err
+    assert (code, out.split(": ")[1]) == (0, "answered 1 request in 1 batch, 1 bad one\n"), err
     [bad] = Lake(spark, str(lake)).table(t.TABLES["bad_request"]).where(f"source = '{file}'").collect()
     assert bad["error"].startswith(f'{file}, line 1: expected a "timestamp" in ms')
 
@@ -179,7 +179,7 @@ def test_what_is_fed_at_a_pace_is_answered_as_by_a_replay(
     fed = feed_folder(feed, str(folder), clock=lambda: 0.0, wait=lambda _: False)
     command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--once")
     code, out, err = pullsim(*command)
-    assert (code, out.split(": ")[1]) == (0, f"answered {fed.requests} requests in 1 batches, 0 bad ones\n"), err
+    assert (code, out.split(": ")[1]) == (0, f"answered {fed.requests} requests in 1 batch, 0 bad ones\n"), err
 
     pullsim("replay", "--lake", lake, "--requests", file)
     replayed = Lake(spark, str(lake)).versions().orderBy("version").collect()[-1]["runId"]

@@ -74,7 +74,7 @@ def test_captured_pulls_are_answered_as_by_a_replay_once_their_capture_counts(
         dying.setattr(LakeWriter, "commit", dies)
         with pytest.raises(Killed):
             traffic.capture(1)
-    assert traffic.stream(tmp_path / "checkpoint", "--run-id", "r") == f"run r: answered {A_CAPTURE} requests in 1 batches, 0 bad ones"
+    assert traffic.stream(tmp_path / "checkpoint", "--run-id", "r") == f"run r: answered {A_CAPTURE} requests in 1 batch, 0 bad ones"
     assert traffic.answers("r") == traffic.replayed() != []
 
 
@@ -92,7 +92,7 @@ def test_a_capture_that_is_read_again_gives_nothing_and_a_new_checkpoint_goes_on
     assert traffic.stream(checkpoint) == "run r: answered 0 requests in 0 batches, 0 bad ones"
     traffic.capture(2)
     other = traffic.stream(tmp_path / "other", "--run-id", "r", "--at", "recorded-max")
-    assert other == f"run r: answered {A_CAPTURE} requests in 1 batches, 0 bad ones"
+    assert other == f"run r: answered {A_CAPTURE} requests in 1 batch, 0 bad ones"
     assert traffic.stream(checkpoint) == "run r: answered 0 requests in 0 batches, 0 bad ones"
     assert len({row["requestId"] for row in traffic.answers("r")}) == len(traffic.answers("r")) == 3 * A_CAPTURE
 

@@ -132,7 +132,7 @@ def test_pulls_get_their_recorded_answers_and_all_else_is_bad(
     write_lines(folder / "frames.jsonl", [*frames_of(lines), *others])
 
     stream = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--run-id", "r", "--once")
-    assert "answered 43 requests in 1 batches, 2 bad ones" in ok(pullsim(*stream))
+    assert "answered 43 requests in 1 batch, 2 bad ones" in ok(pullsim(*stream))
     names = ("code", "nextBeginOffset", "minOffset", "maxOffset", "bodySha256")
     by_line = {int(row["requestId"].split("-")[1]): row for row in answered(spark, lake, "r")}
     found = {number: tuple(row[name] for name in names) for number, row in by_line.items()}

@@ -127,7 +127,7 @@ def test_what_waits_is_what_no_ended_batch_has(told: Told, tmp_path: Path) -> No
     told.report.listener.onQueryProgress(progress_of(0, 2, 1, {"triggerExecution": 1500, "addBatch": 1200, "walCommit": 3}))
     told.report.report_events()
     assert told.lines[0] == (
-        f"batch 0: 1 requests answered, 1 bad ones in bad_request, 2 rows read; 2 files of {sum(sizes[1:]):,} bytes wait, the oldest "
+        f"batch 0: 1 request answered, 1 bad one in bad_request, 2 rows read; 2 files of {sum(sizes[1:]):,} bytes wait, the oldest "
         "for 20 s; triggerExecution 1.5 s, addBatch 1.2 s"
     )
     assert [told.metric(f"behind_{what}") for what in ("files", "bytes", "seconds")] == [{(): 2}, {(): sum(sizes[1:])}, {(): 20}]
@@ -138,7 +138,7 @@ def test_what_waits_is_what_no_ended_batch_has(told: Told, tmp_path: Path) -> No
     for number in (1, 2):
         told.report.listener.onQueryProgress(progress_of(number, 2, number + 1, {"triggerExecution": 50}))
     told.report.report_events()
-    assert told.lines[-1] == "batch 2: 1 requests answered, 2 rows read; no file waits"
+    assert told.lines[-1] == "batch 2: 1 request answered, 2 rows read; no file waits"
     assert [told.metric(f"behind_{what}") for what in ("files", "bytes", "seconds")] == [{(): 0}] * 3
     assert len(told.texts) == 3, "after each batch"
 
