@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +18,8 @@ from pipeline.listings.listing import AskedListing, Totals
 if TYPE_CHECKING:
     from pipeline.embedded.database import EmbeddedLake
     from pipeline.lake.lake import Lake
+
+Answered = tuple[Sequence[str], Iterator[Sequence[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,16 +142,30 @@ def show_first(ask: Ask, lists: Sequence[AskedListing]) -> Totals:
     from pipeline.listings.table import show_listing
     from pipeline.terminal import show_values
 
-    totals: Mapping[str, Any] = {}
+    totals: Totals = {}
     for asked in lists:
-        query = asked.rows  # a wrong --sort is found before anything runs
-        names, rows = ask(asked.totals)
-        totals = dict(zip(names, next(iter(rows)), strict=True))
+        totals, rows_of = _with_sums(ask, asked) if asked.listing.sums else _with_totals(ask, asked)
         if totals["rows"] or asked is lists[-1]:
-            columns, found = ask(query)
+            columns, rows = rows_of()
             if asked.form == "table":
-                show_listing(asked, columns, list(found), totals)
+                show_listing(asked, columns, list(rows), totals)
             else:
-                show_values(columns, found, asked.form)
+                show_values(columns, rows, asked.form)
             break
     return totals
+
+
+def _with_totals(ask: Ask, asked: AskedListing) -> tuple[Totals, Callable[[], Answered]]:
+    """The totals of a list, and what asks for its rows."""
+    query = asked.rows  # a wrong --sort is found before anything runs
+    names, rows = ask(asked.totals)
+    return dict(zip(names, next(iter(rows)), strict=True)), partial(ask, query)
+
+
+def _with_sums(ask: Ask, asked: AskedListing) -> tuple[Totals, Callable[[], Answered]]:
+    """As `_with_totals`, of one query."""
+    names, rows = ask(asked.totals_with_rows)
+    first = next(rows)
+    totals, _ = asked.split(first)
+    found = (asked.split(row)[1] for row in chain([first], rows)) if totals["rows"] else iter(())
+    return totals, lambda: (asked.split(names)[1], found)

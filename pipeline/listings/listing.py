@@ -64,6 +64,7 @@ class Listing:
         details: columns of a row that is shown whole, a column a line, where the list has no other; none for a list without such.
         left_out: columns of the view that no form shows.
         more: columns that the view does not have: name -> expression over its columns.
+        sums: whether the view makes few rows of many, so that one query has the rows and the totals; else each has its own.
     """
 
     view: str
@@ -74,6 +75,7 @@ class Listing:
     details: Sequence[Shown] = ()
     left_out: Sequence[str] = ()
     more: Mapping[str, str] = field(default_factory=dict)
+    sums: bool = False
 
     def columns_of(self, totals: Totals) -> Sequence[Shown]:
         """The columns of the table: where the rows are of several brokers, with the broker after the names."""
@@ -114,17 +116,47 @@ class AskedListing:
         Raises:
             ListingError: --sort names no column.
         """
-        limit = TABLE_ROWS if self.limit is None and self.form == "table" else self.limit
-        more = self.listing.more
-        columns = ", ".join(f"{more[name]} AS {name}" if name in more else name for name in self.listing.names)
-        cut = f" LIMIT {limit}" if limit else ""
-        return f"SELECT {columns} FROM {self.listing.view}{self._where} ORDER BY {self.order}{cut}"
+        return f"SELECT {self._columns} FROM {self.listing.view}{self._where} {self._first}"
 
     @property
     def totals(self) -> str:
         """The query for the totals, which is one row, in Spark's SQL."""
-        sums = {"rows": "count(*)", "brokers": "count(DISTINCT brokerName)", **self.listing.totals}
-        return f"SELECT {', '.join(f'{of} AS {name}' for name, of in sums.items())} FROM {self.listing.view}{self._where}"
+        sums = ", ".join(f"{of} AS {name}" for name, of in self._aggregates.items())
+        return f"SELECT {sums} FROM {self.listing.view}{self._where}"
+
+    @property
+    def totals_with_rows(self) -> str:
+        """The query for both, in Spark's SQL: each row after the totals, or one row of NULLs after them; it makes the view's rows once.
+
+        Raises:
+            ListingError: as in `rows`.
+        """
+        found = f"SELECT * FROM {self.listing.view}{self._where}"
+        sums = ", ".join(f"{of} AS {name}Total" for name, of in self._aggregates.items())  # names apart from those of the view
+        names = ", ".join(f"{name}Total" for name in self._aggregates)
+        return (
+            f"WITH found AS ({found}), counted AS (SELECT {sums} FROM found) "
+            f"SELECT {names}, {self._columns} FROM counted LEFT JOIN (SELECT * FROM found {self._first}) ON true ORDER BY {self.order}"
+        )
+
+    def split(self, row: Sequence[Any]) -> tuple[Totals, Sequence[Any]]:
+        """The totals and the row in a row of `totals_with_rows`."""
+        count = len(self._aggregates)
+        return dict(zip(self._aggregates, row[:count], strict=True)), row[count:]
+
+    @property
+    def _aggregates(self) -> Mapping[str, str]:
+        return {"rows": "count(*)", "brokers": "count(DISTINCT brokerName)", **self.listing.totals}
+
+    @property
+    def _columns(self) -> str:
+        more = self.listing.more
+        return ", ".join(f"{more[name]} AS {name}" if name in more else name for name in self.listing.names)
+
+    @property
+    def _first(self) -> str:
+        limit = TABLE_ROWS if self.limit is None and self.form == "table" else self.limit
+        return f"ORDER BY {self.order}" + (f" LIMIT {limit}" if limit else "")
 
     @property
     def _where(self) -> str:

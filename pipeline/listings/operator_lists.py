@@ -89,6 +89,7 @@ def _waiting(lag: str, retry_lag: str) -> str:
 
 GROUP_LIST: Final = Listing(
     view="group_overview",
+    sums=True,
     columns=(
         Shown("consumerGroup", "Group"),
         Shown("status", "Status"),
@@ -135,6 +136,7 @@ def _of_queues(total: Totals) -> str:
 
 STATUS_LIST: Final = Listing(
     view="group_status",
+    sums=True,
     columns=(
         Shown("consumerGroup", "Group"),
         Shown("topic", "Topic"),
@@ -169,6 +171,7 @@ def _of_topics(total: Totals) -> str:
 
 TOPIC_LIST: Final = Listing(
     view="topic_overview",
+    sums=True,
     columns=(
         Shown("topic", "Topic"),
         Shown("kind", "Kind"),
@@ -669,6 +672,7 @@ def _lag_list(view: str, retry_lag: str, key: str, *columns: Shown) -> Listing:
     """The list of a view of lag: the column or value that has the lag on a retry topic, the columns that name a row, and more columns."""
     return Listing(
         view=view,
+        sums=True,
         columns=(
             Shown("consumerGroup", "Group"),
             *columns,
