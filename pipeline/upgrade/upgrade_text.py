@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from pipeline.terminal import safe_text, say, show_table, wrapped
+from pipeline.terminal import is_terminal, safe_text, say, show_table, wrapped
 from pipeline.upgrade.asked_pulls import Source
 from pipeline.upgrade.changed_settings import MEANING, VANISHED, ChangedSetting
 from pipeline.upgrade.compared_pulls import RuleCount
@@ -212,7 +212,8 @@ def _say(text: str) -> None:
 
 
 def _short(value: Any) -> Any:
-    if not isinstance(value, str) or cell_len(text := safe_text(value)) <= _NAME_WIDTH:
+    """A value that fits into a table on a terminal; in a pipe a name stays whole, so that it can be copied."""
+    if not is_terminal() or not isinstance(value, str) or cell_len(text := safe_text(value)) <= _NAME_WIDTH:
         return value
     return set_cell_size(text, _NAME_WIDTH - 1) + "…"
 

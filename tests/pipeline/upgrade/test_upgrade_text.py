@@ -20,6 +20,7 @@ from pipeline.main import run
 from pipeline.report.answered import Report
 from pipeline.report.page import page
 from pipeline.report.scope import Scope
+from pipeline.upgrade import upgrade_text
 from pipeline.upgrade.asked_pulls import Source
 from pipeline.upgrade.changed_settings import MEANING, ChangedSetting
 from pipeline.upgrade.compared_pulls import ComparedPulls, RuleCount
@@ -69,7 +70,19 @@ FOUND = Upgrade(
 )
 
 
-def test_names_from_a_store_reach_no_terminal_as_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_are_cut_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = replace(FOUND, groups=replace(FOUND.groups, most=[MOVED | {"consumerGroup": "a-group-with-a-long-name"}]))
+    show(found)
+    assert "a-group-with-a-long-name" in capsys.readouterr().out
+    monkeypatch.setattr(upgrade_text, "is_terminal", lambda: True)
+    show(found)
+    shown = capsys.readouterr().out
+    assert "a-group-with-a-lo…" in shown
+    assert "a-group-with-a-long-name" not in shown
+
+
+def test_names_from_a_store_reach_no_terminal_as_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(upgrade_text, "is_terminal", lambda: True)
     show(FOUND)
     lines = capsys.readouterr().out.splitlines()
     assert all(line.isprintable() for line in lines)
