@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from shlex import quote
 from typing import Final
 
 from pipeline.lag.lag_sql import IN_TROUBLE, WORST_FIRST
@@ -57,7 +58,7 @@ _MORE_SEEN: Final = "pullsim capture, or pullsim lag --record after each import,
 
 def _progress_of_one(total: Totals) -> Iterator[str]:
     """Whether the only group of a list has stopped or is slow, and the command that tells why."""
-    why = f"pullsim groups --queues --group {total['first']} tells why"
+    why = f"pullsim groups --queues --group {quote(total['first'])} tells why"
     if total["worst"] in _PROGRESS:
         yield f"{_PROGRESS[total['worst']]} ({why})"
     elif total["unjudged"]:
@@ -68,7 +69,7 @@ def _progress_of_one(total: Totals) -> Iterator[str]:
 
 def _progress_of_all(total: Totals) -> Iterator[str]:
     """How many groups stopped or are slow, and the command that tells why."""
-    one = f" --group {total['inTrouble']}" if total["trouble"] == 1 else ""
+    one = f" --group {quote(total['inTrouble'])}" if total["trouble"] == 1 else ""
     if total["trouble"]:
         yield f"{total['trouble']:,} stopped, stalled or went back (pullsim groups --queues{one} tells why)"
     if total["slow"]:

@@ -14,6 +14,7 @@ import pytest
 from pipeline.commands.cli import SECTIONS, cli
 from pipeline.commands.engine import Engine
 from pipeline.listings.listing import Kind, Shown
+from pipeline.listings.operator_lists import GROUP_LIST
 from pipeline.listings.table import WIDTH, fitted, value_text
 from pipeline.main import run
 from tests.makers.plain_lakes import plain_lake
@@ -160,6 +161,15 @@ def test_a_queue_past_its_end_hides_nothing(pullsim: Callable[..., tuple[int, st
     assert (row["groupDiff"], row["waiting"], row["queuesNegative"]) == (7 - 600, 7, 1)  # mqadmin's sum, and what waits
     [row] = map(json.loads, pullsim("topics", "--topic", "orders", "--format", "json")[1].splitlines())
     assert (row["lag"], row["queuesNegative"]) == (600 + 900 + 7, 1)
+
+
+def test_a_command_that_is_told_takes_a_name_as_one_word() -> None:
+    """People paste the command into a shell, and the name comes from a store."""
+    seen = {"groups": 1, "waiting": 0, "behind": 0, "deleted": 0, "unknown": 0, "negative": 0, "dead": 0}
+    told = GROUP_LIST.verdict(seen | {"worst": 2, "first": "a;reboot"})
+    assert "it has stopped (pullsim groups --queues --group 'a;reboot' tells why)" in told
+    told = GROUP_LIST.verdict(seen | {"groups": 2, "trouble": 1, "inTrouble": "a;reboot", "slow": 0, "unjudged": 0})
+    assert "(pullsim groups --queues --group 'a;reboot' tells why)" in told
 
 
 def test_what_is_not_known_is_no_all_clear(pullsim: Callable[..., tuple[int, str, str]]) -> None:
