@@ -94,7 +94,7 @@ SQL_FUNCTIONS: Final = (
         parameters="messageDelayLevel STRING, level INT",
         returns="STRING",
         body=f"""nullif(get(split(coalesce(messageDelayLevel, '{DEFAULT_MESSAGE_DELAY_LEVEL}'), ' '), try_subtract(level, 1)), '')""",
-        comment="The delay of a level in messageDelayLevel as text, as 10s; the default levels where the setting is NULL, "
+        comment="The delay of a level in messageDelayLevel as text, as 10s, by the default levels where the setting is NULL, "
         "NULL for a level that it lacks",
     ),
     SqlFunction(
@@ -102,7 +102,7 @@ SQL_FUNCTIONS: Final = (
         parameters="delay STRING",
         returns="BIGINT",
         body=f"try_multiply(try_cast(substring(delay, 1, length(delay) - 1) AS BIGINT), {_MILLIS_SQL})",
-        comment="The milliseconds of a delay as 10s or 2h; NULL where it is no delay, or beyond BIGINT",
+        comment="The milliseconds of a delay as 10s or 2h, NULL where it is no delay or beyond BIGINT",
     ),
     SqlFunction(
         name="deliver_timestamp",
