@@ -6,11 +6,12 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -31,9 +32,13 @@ from pipeline.schema.tables import LAKE_VERSION, TABLES
 from pipeline.sql.definitions import body_of, documented
 from pipeline.sql.statements import VIEWS, view_sql
 
+T = TypeVar("T")
+
 # every name that FROM may have
 RELATIONS: Final = (*TABLES, LAKE_VERSION.name, *VIEWS)
 _ROWS = 10_000
+# pause between two attempts to end a query
+_INTERRUPT_SECONDS = 0.05
 _LOOK_SECONDS = 1.0
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": "false",
@@ -129,7 +134,8 @@ class EmbeddedLake:
             NotSupportedError: the query reads a table that only Spark reads.
             duckdb.Error: DuckDB refuses the query, or it fails while it runs.
         """
-        run = self.connection.execute(self._sql(tree))
+        query = self._sql(tree)
+        run = self._answered(lambda: self.connection.execute(query))
         described = run.description or []
         return Answer([column[0] for column in described], [spark_type(column[1]) for column in described], self._fetched(run))
 
@@ -145,7 +151,7 @@ class EmbeddedLake:
         for name, kind in zip(found.columns, found.types, strict=True):
             if spark_type(kind) is None:
                 raise NotSupportedError(f"the type of {name} is left to Spark")
-        table: pa.Table = found.to_arrow_table()
+        table: pa.Table = self._answered(found.to_arrow_table)
         # DuckDB's sums are wider than Spark's
         fields = [field.with_type(pa.int64()) if pa.types.is_decimal(field.type) else field for field in table.schema]
         return table.cast(pa.schema(fields))
@@ -164,8 +170,24 @@ class EmbeddedLake:
             answer = self.query(query)
             yield [dict(zip(answer.names, row, strict=True)) for row in answer.rows]
 
+    def _answered(self, run: Callable[[], T]) -> T:
+        """What DuckDB answers, from a thread of its own: where DuckDB waits for its other threads, it does not look for Ctrl-C.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C; the query has ended.
+        """
+        with ThreadPoolExecutor(1) as beside:
+            answer = beside.submit(run)
+            try:
+                return answer.result()
+            except KeyboardInterrupt:
+                while not answer.done():  # again, as the query may begin only now
+                    self.connection.interrupt()
+                    wait([answer], _INTERRUPT_SECONDS)
+                raise
+
     def _fetched(self, run: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-        while rows := run.fetchmany(_ROWS):
+        while rows := self._answered(lambda: run.fetchmany(_ROWS)):
             yield from rows
 
     def define(self, name: str) -> None:
