@@ -63,7 +63,7 @@ def _progress_of_one(total: Totals) -> Iterator[str]:
         yield f"{_PROGRESS[total['worst']]} ({why})"
     elif total["unjudged"]:
         yield f"whether it has stopped or is slow is not known: too little was seen of it ({why}; {_MORE_SEEN})"
-    elif total["groups"]:
+    else:
         yield "it has not stopped: it keeps up, or its lag becomes less"
 
 
