@@ -136,7 +136,8 @@ class Lake:
             with errors_told():
                 check_names(lake.root, names_with(lake.asked), group=group, topic=topic, broker=broker)
                 table = lake.table(parsed(asked.queue_lags))
-            return Rows(table, note=diff_total(table["lag"].to_pylist()))
+                deleted = lake.table(parsed(asked.deleted)) if "OFFSET_BELOW_MIN" in table["reason"].to_pylist() else None
+            return Rows(table, note=diff_total(table["lag"].to_pylist(), deleted["deleted"][0].as_py() if deleted else 0))
 
         def on_spark() -> Rows:
             from pipeline.lake.lake import Lake as SparkLake

@@ -1,13 +1,12 @@
--- When each group will have caught up if it goes on as it does, a row a queue of consume_lag: lag over the difference of two paces, both from the
--- last ten observations in lag_history.
+-- When each group will have caught up if it goes on as it does, a row a queue of consume_lag: lag over the difference of two paces of group_pace.
 CREATE OR REPLACE TEMPORARY VIEW catch_up (
   brokerName COMMENT 'broker whose store it is',
   consumerGroup COMMENT 'name of the group',
   topic COMMENT 'topic, as the broker spells it',
   queueId COMMENT 'queue of the topic',
   lag COMMENT 'messages behind now, as in consume_lag',
-  consumerOffsetPerHour COMMENT 'how fast the group consumes: from the first to the last of the last ten observations that have an offset; NULL with fewer than two',
-  brokerOffsetPerHour COMMENT 'how fast the queue grows, over the same observations',
+  consumerOffsetPerHour COMMENT 'how fast the group consumes, as in group_pace',
+  brokerOffsetPerHour COMMENT 'how fast the queue grows, likewise',
   catchUpMillis COMMENT 'an estimate, ms from the last observation: lag / (consumerOffsetPerHour - brokerOffsetPerHour). 0 where nothing waits, NULL where reason says why',
   reason COMMENT 'why there is no estimate, the first of these:
 NO_OFFSET: the group has stored no offset for the queue.
@@ -19,29 +18,12 @@ DOES_NOT_CATCH_UP: the queue grows at least as fast as the group consumes.'
 )
 COMMENT 'When each group will have caught up if it goes on as it does.'
 AS
-WITH recent AS (
-  -- a client may have committed any number
-  SELECT
-    brokerName, consumerGroup, topic, queueId, observedAt, CAST(consumerOffset AS DOUBLE) AS consumerOffset, brokerOffset,
-    row_number() OVER (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY observedAt DESC) AS newness
-  FROM lag_history
-  WHERE consumerOffset IS NOT NULL
-), moves AS (
-  SELECT
-    brokerName, consumerGroup, topic, queueId,
-    max_by(consumerOffset, observedAt) - min_by(consumerOffset, observedAt) AS consumed,
-    max_by(brokerOffset, observedAt) - min_by(brokerOffset, observedAt) AS produced,
-    (max(observedAt) - min(observedAt)) / 3600000 AS hours
-  FROM recent
-  WHERE newness <= 10
-  GROUP BY brokerName, consumerGroup, topic, queueId
-), judged AS (
+WITH judged AS (
   SELECT
     l.brokerName, l.consumerGroup, l.topic, l.queueId, l.consumerOffset, l.lag,
-    try_divide(m.consumed, m.hours) AS consumerOffsetPerHour,
-    try_divide(m.produced, m.hours) AS brokerOffsetPerHour
+    p.consumerOffsetPerHour, p.brokerOffsetPerHour
   FROM consume_lag l
-  LEFT JOIN moves m USING (brokerName, consumerGroup, topic, queueId)
+  LEFT JOIN group_pace p USING (brokerName, consumerGroup, topic, queueId)
 ), reasoned AS (
   SELECT
     *,

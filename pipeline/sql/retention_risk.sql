@@ -1,5 +1,5 @@
 -- What each group has lost, or will lose, to the deletion of old messages, a row a queue of consume_lag: the forecast of log_file_deletion, held
--- against the pace of the group. Broker source: ConsumeQueue.correctMinOffset.
+-- against group_pace. Broker source: ConsumeQueue.correctMinOffset.
 CREATE OR REPLACE TEMPORARY VIEW retention_risk (
   brokerName COMMENT 'broker whose store it is',
   consumerGroup COMMENT 'name of the group',
@@ -10,8 +10,8 @@ CREATE OR REPLACE TEMPORARY VIEW retention_risk (
   brokerOffset COMMENT 'end of the queue',
   lostMessages COMMENT 'messages from consumerOffset to minOffset - 1: deleted before the group consumed them; NULL where that is not known',
   messagesToLoss COMMENT 'consumerOffset - minOffset: messages that can still be deleted before one goes that the group has not consumed; 0 where some are lost',
-  minOffsetPerHour COMMENT 'how fast minOffset moves: from the first to the last observation of the queue in lag_history; NULL with fewer than two. It moves in jumps, whenever a file is deleted, and says nothing of what comes',
-  consumerOffsetPerHour COMMENT 'how fast the group consumes: the same over the last ten observations; 0 where the offset fell',
+  minOffsetPerHour COMMENT 'how fast minOffset moves, as in group_pace',
+  consumerOffsetPerHour COMMENT 'how fast the group consumes, as in group_pace; 0 where the offset fell',
   timeToLossMillis COMMENT 'ms from asOf until the broker deletes a message that the group has not consumed, file by file as in log_file_deletion. 0 where messages are lost already, NULL where reason says why.
 With basis HISTORY the group consumes consumerOffsetPerHour until then. With basis FILE_RESERVED_TIME its pace is not known: as if it stopped now.',
   basis COMMENT 'HISTORY or FILE_RESERVED_TIME; NULL where there is no estimate',
@@ -30,35 +30,14 @@ IN_TIME: at its pace the group has consumed everything before it goes.',
 )
 COMMENT 'What each group has lost, or will lose, to the deletion of old messages, a row a queue.'
 AS
-WITH observed AS (
-  -- a client may have committed any number
-  SELECT
-    brokerName, consumerGroup, topic, queueId, observedAt, minOffset, CAST(consumerOffset AS DOUBLE) AS consumerOffset,
-    row_number() OVER (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY observedAt DESC) AS newness
-  FROM lag_history
-), moves AS (
-  SELECT
-    brokerName, consumerGroup, topic, queueId,
-    max_by(minOffset, observedAt) - min_by(minOffset, observedAt) AS deleted,
-    (max(observedAt) - min(observedAt)) / 3600000 AS hours,
-    max_by(consumerOffset, observedAt) FILTER (WHERE isRecent) - min_by(consumerOffset, observedAt) FILTER (WHERE isRecent) AS consumed,
-    (max(observedAt) FILTER (WHERE isRecent) - min(observedAt) FILTER (WHERE isRecent)) / 3600000 AS recentHours
-  FROM (SELECT *, newness <= 10 AND consumerOffset IS NOT NULL AS isRecent FROM observed)
-  GROUP BY brokerName, consumerGroup, topic, queueId
-), paces AS (
-  SELECT
-    brokerName, consumerGroup, topic, queueId,
-    try_divide(deleted, hours) AS minOffsetPerHour,
-    try_divide(CASE WHEN consumed < 0 THEN 0 ELSE consumed END, recentHours) AS consumerOffsetPerHour
-  FROM moves
-), held AS (
+WITH held AS (
   -- where each group with messages that wait goes on; offsets below 0 have no messages
   SELECT
     o.brokerName, o.consumerGroup, o.topic, o.queueId, greatest(o.consumerOffset, q.minOffset, 0) AS nextOffset,
-    h.consumerOffsetPerHour
+    CASE WHEN h.consumerOffsetPerHour < 0 THEN 0 ELSE h.consumerOffsetPerHour END AS consumerOffsetPerHour
   FROM consumer_offset o
   JOIN queue q ON q.brokerName = o.brokerName AND q.topic = o.topic AND q.queueId = o.queueId
-  LEFT JOIN paces h
+  LEFT JOIN group_pace h
     ON h.brokerName = o.brokerName AND h.consumerGroup = o.consumerGroup AND h.topic = o.topic AND h.queueId = o.queueId
   WHERE greatest(o.consumerOffset, q.minOffset, 0) < q.maxOffset
 ), waiting AS (
@@ -101,9 +80,9 @@ WITH observed AS (
 ), positions AS (
   SELECT
     c.*, CASE WHEN c.consumerOffset IS NOT NULL THEN greatest(c.consumerOffset, 0) END AS committed,
-    h.minOffsetPerHour, h.consumerOffsetPerHour
+    h.minOffsetPerHour, CASE WHEN h.consumerOffsetPerHour < 0 THEN 0 ELSE h.consumerOffsetPerHour END AS consumerOffsetPerHour
   FROM consume_lag c
-  LEFT JOIN paces h USING (brokerName, consumerGroup, topic, queueId)
+  LEFT JOIN group_pace h USING (brokerName, consumerGroup, topic, queueId)
 ), judged AS (
   SELECT
     p.*, f.nextFile, f.deletedAt, f.lossAt,

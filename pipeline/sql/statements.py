@@ -15,6 +15,7 @@ VIEWS: Final = (
     "group_lag",
     "group_filter",
     "consume_lag_matched",
+    "group_pace",
     "catch_up",
     "group_status",
     "log_file_deletion",

@@ -87,6 +87,17 @@ def test_a_notebook_and_a_terminal_show_names_as_they_are(lake: pullsim.Lake) ->
     assert repr(many).endswith("(the first 20 of 27 rows)")
 
 
+def test_lag_says_what_of_it_is_deleted(tmp_path: Path) -> None:
+    queue = {"brokerName": "b", "topic": "t", "queueId": 0}
+    tables = {
+        "broker": [{"brokerName": "b", "maxStoreTimestamp": END, "minPhyOffset": 0}],
+        "queue": [queue | {"minOffset": 10, "maxOffset": 20}],
+        "consumer_offset": [queue | {"consumerGroup": "g", "consumerOffset": 4}],
+    }
+    shown = repr(pullsim.open(plain_lake(tmp_path / "lake", tables)).lag())
+    assert shown.endswith("(1 row; Diff Total: 16 (6 of them deleted before they were consumed, see pullsim retention))")
+
+
 @pytest.mark.parametrize(
     ("words", "given"),
     [

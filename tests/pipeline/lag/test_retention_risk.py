@@ -44,6 +44,10 @@ STANDING: Observations = [(20, 100, 400), (0, 100, 400)]
 # nothing was deleted but long ago, and consumed no longer: 100 in 40 hours, and the pace of the last ten observations
 STOPPED: Observations = [(40, 0, 0), (20, 50, 300), *((10 - number, 100, 400) for number in range(1, 11))]
 REWOUND: Observations = [(20, 0, 900), (0, 100, 400)]
+# it stood at 10, was moved to the new begin, and consumed the 20 that follow: 1 an hour, not 19.5
+MOVED: Observations = [(20, 0, 10), (10, 380, 390), (0, 390, 400)]
+# the next pull will be moved: nothing was consumed
+TO_BE_MOVED: Observations = [(20, 0, 400), (0, 450, 400)]
 
 # (broker, group) -> offset, observations, (lostMessages, messagesToLoss, timeToLossMillis, basis, reason)
 CASES: dict[tuple[str, str], tuple[int, Observations, tuple[Any, ...]]] = {
@@ -61,6 +65,8 @@ CASES: dict[tuple[str, str], tuple[int, Observations, tuple[Any, ...]]] = {
     # the file's 100 messages take 20 hours, or 100
     ("young", "as-fast"): (400, DELETING, (0, 300, None, None, "IN_TIME")),
     ("young", "slower"): (400, SLOWER, (0, 300, 62 * HOUR, "HISTORY", None)),
+    ("young", "moved"): (400, MOVED, (0, 300, 62 * HOUR, "HISTORY", None)),
+    ("young", "to-be-moved"): (400, TO_BE_MOVED, (0, 300, 62 * HOUR, "HISTORY", None)),
     ("young", "stopped"): (400, STOPPED, (0, 300, 62 * HOUR, "HISTORY", None)),
     ("young", "rewound"): (400, REWOUND, (0, 300, 62 * HOUR, "HISTORY", None)),
     ("young", "first-offset-now"): (400, [(20, 0, None), (0, 100, 400)], (0, 300, 62 * HOUR, "FILE_RESERVED_TIME", None)),
@@ -113,7 +119,7 @@ def risks(spark: SparkSession) -> dict[tuple[str, str, str, int], dict[str, Any]
     }
     for table in (*CONSUME_LAG_TABLES, t.STORE_FILE, t.COMMIT_LOG_SEGMENT, LAG_HISTORY):
         spark.createDataFrame(data.get(table, []), table.schema).coalesce(1).createOrReplaceTempView(table.name)
-    for name in ("consume_lag", "log_file_deletion", "retention_risk"):
+    for name in ("consume_lag", "group_pace", "log_file_deletion", "retention_risk"):
         spark.sql(view_sql(name))
     rows = spark.table("retention_risk").collect()
     return {(row["brokerName"], row["consumerGroup"], row["topic"], row["queueId"]): row.asDict() for row in rows}
@@ -131,8 +137,8 @@ def test_loss_is_counted_and_foretold_or_the_reason_is_given(risks: dict[tuple[s
         for broker, group in CASES
         if broker == "young"
     }
-    assert [paces[group] for group in ("slower", "stopped", "rewound", "as-fast", "nothing-deleted", "one-look", "no-history")] == [
-        *((5.0, 1.0), (2.5, 0.0), (5.0, 0.0), (5.0, 5.0), (0.0, 0.0), (None, None), (None, None))
+    assert [paces[group] for group in ("slower", "moved", "to-be-moved", "stopped", "rewound", "as-fast", "nothing-deleted", "one-look", "no-history")] == [
+        *((5.0, 1.0), (19.5, 1.0), (22.5, 0.0), (2.5, 0.0), (5.0, 0.0), (5.0, 5.0), (0.0, 0.0), (None, None), (None, None))
     ]
 
 

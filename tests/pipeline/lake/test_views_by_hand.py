@@ -20,6 +20,7 @@ ENDS = {"orders": 1000, "pay": 50, "%RETRY%g": 30, "%DLQ%g": 9, "%DLQ%gone": 4}
 OFFSETS = {("g", "orders"): 900, ("g", "pay"): 60, ("g", "%RETRY%g"): 28, ("reader", "%DLQ%g"): 7, ("fresh", "orders"): 1000}
 # group -> observations (hours ago, consumerOffset, brokerOffset) of orders, whose end is 1000 now
 HISTORY: dict[str, list[tuple[int, int | None, int]]] = {
+    "moved": [(4, 0, 800), (2, 700, 900), (0, 900, 1000)],  # to 680, which is the begin from the second on: 220 are consumed in 4 hours
     "gains": [(4, 500, 800), (2, None, 900), (0, 900, 1000)],  # 100 an hour against 50: 100 behind take 2 hours
     "stays": [(4, 700, 800), (0, 900, 1000)],
     "fell": [(4, 950, 950), (0, 900, 1000)],
@@ -64,14 +65,15 @@ def test_groups_catch_up_at_the_pace_of_the_last_observations_or_it_is_said_why_
     tables = state(offsets, {"orders": 1000, "other": 5})
     tables[t.CONSUMER_OFFSET].append(("b", "never", "orders", 1, 3))  # of another queue, so that queue 0 has no offset
     tables[LAG_HISTORY] = [
-        ("b", group, "orders", 0, AS_OF - ago * HOUR, offset, end, 0, None, None, AS_OF, None, 1)
+        ("b", group, "orders", 0, AS_OF - ago * HOUR, offset, end, 680 if group == "moved" and ago < 4 else 0, None, None, AS_OF, None, 1)
         for group, observations in HISTORY.items()
         for ago, offset, end in observations
     ]
-    rows = [row for row in show(spark, tables, "consume_lag", "catch_up") if row["queueId"] == 0]
+    rows = [row for row in show(spark, tables, "consume_lag", "group_pace", "catch_up") if row["queueId"] == 0]
     names = ("consumerOffsetPerHour", "brokerOffsetPerHour", "catchUpMillis", "reason")
     assert {row["consumerGroup"]: tuple(row[name] for name in names) for row in rows} == {
         "gains": (100.0, 50.0, 2 * HOUR, None),
+        "moved": (55.0, 50.0, 20 * HOUR, None),
         "stays": (50.0, 50.0, None, "DOES_NOT_CATCH_UP"),
         "fell": (-12.5, 12.5, None, "OFFSET_WENT_BACK"),
         "once": (None, None, None, "NO_HISTORY"),
