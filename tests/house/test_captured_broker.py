@@ -21,7 +21,7 @@ from tests.models.burrow import Seen, statuses
 from tests.models.operator_answers import CORRECTIONS, outcome
 from tests.models.store_lag import StoreLag
 from tests.runs.in_session import Pullsim, pullsim_in
-from tests.runs.sampling import ALL, sampled
+from tests.runs.sampling import ALL, sampled, slow_proof
 from tests.truth.captured import PULL_MESSAGE, exchanges
 from tests.truth.golden import needs_golden
 from tests.truth.places import PROJECT
@@ -191,6 +191,7 @@ def test_a_captured_pull_is_explained_to_the_code_and_offset_that_the_broker_ans
     assert (code_, out, "found the end of several; give one in full: " in err) == (2, "", True)
 
 
+@slow_proof
 def test_captured_pulls_see_no_message_that_came_later(pullsim: Pullsim, captured: Path) -> None:
     """As many find messages as in the broker's log, but for a few at whose moment a message came, or whose answer was not captured."""
     recorded = sum(
@@ -266,6 +267,7 @@ def test_a_store_without_offsets_is_not_called_well(pullsim: Pullsim, captured: 
     assert "--broker-name broker-a" not in html
 
 
+@slow_proof
 def test_captured_pulls_become_a_request_file_that_is_answered_as_the_broker_answered(
     pullsim: Pullsim, captured: Path, tmp_path: Path
 ) -> None:
@@ -287,6 +289,7 @@ def test_captured_pulls_become_a_request_file_that_is_answered_as_the_broker_ans
     assert len((tmp_path / "out.jsonl").read_text("utf-8").splitlines()) == len(asked)
 
 
+@slow_proof
 def test_what_if_takes_captured_pulls_and_says_where_a_setting_cannot_matter(pullsim: Pullsim, captured: Path) -> None:
     told = whatif(pullsim, captured, "--set", "maxTransferCountOnMessageInMemory=1")
     assert told["settings"] == {"maxTransferCountOnMessageInMemory": {"current": 32, "proposed": 1}}

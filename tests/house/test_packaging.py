@@ -119,6 +119,7 @@ def submitted(wheel: Path, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@slow_proof
 def test_spark_submit_runs_functions_on_executors_that_have_only_the_zip(
     spark: SparkSession, wheel: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

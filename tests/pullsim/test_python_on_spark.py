@@ -51,6 +51,7 @@ def _in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
 
 
+@slow_proof
 def test_examples_of_docstrings_give_what_they_show() -> None:
     finder, runner = doctest.DocTestFinder(recurse=True), doctest.DocTestRunner()
     tried = [
@@ -107,6 +108,7 @@ def test_frames_of_requests_get_the_recorded_answers(spark: SparkSession, kind: 
     assert not list(Path("lake").glob("_requests*"))
 
 
+@slow_proof
 def test_spark_and_duckdb_give_the_same_rows(spark: SparkSession) -> None:
     on_spark, at_once = pullsim.open("lake", spark=spark), pullsim.open("lake", engine="duckdb")
     query = "SELECT consumerGroup, sum(lag) AS lag, count(*) FROM consume_lag GROUP BY consumerGroup ORDER BY consumerGroup"

@@ -22,7 +22,7 @@ from tests.makers.store_trees import differing, tree
 from tests.runs.following import assert_same_tables
 from tests.runs.in_session import NotHeard, pullsim_in
 from tests.runs.replaying import BROKER, all_lines, lake_of, run
-from tests.runs.sampling import sampled
+from tests.runs.sampling import sampled, slow_proof
 from tests.truth.golden5 import needs_golden5, store_of, stores_that_load, unpacked
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def test_a_store_without_such_files_makes_no_such_tables(
     assert (row["masterFlushedOffset"], row["confirmPhyOffset"], row["logicsPhysicalOffset"]) == (None, None, None)
 
 
+@slow_proof
 def test_a_follow_brings_what_an_import_brings(spark: SparkSession, lake: Path, pullsim: Pullsim, tmp_path: Path) -> None:
     living, found = LivingStore(store_of("live"), tmp_path / "store"), tmp_path / "lake"
     offsets = living.record_offsets()

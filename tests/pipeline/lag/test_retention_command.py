@@ -119,7 +119,7 @@ NONE = (None,) * 8
 LAST = 24 * 3 + 4
 
 
-@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+@pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=slow_proof)])
 def test_each_group_is_told_what_it_loses_and_when(pullsim: Pullsim, lake: Path, engine: str) -> None:
     found = asked(pullsim, lake, "--engine", engine)
     assert {name: tuple(row[one] for one in FORESEEN) for name, row in found.items()} == {

@@ -137,9 +137,10 @@ def test_loss_is_counted_and_foretold_or_the_reason_is_given(risks: dict[tuple[s
         for broker, group in CASES
         if broker == "young"
     }
-    assert [paces[group] for group in ("slower", "moved", "to-be-moved", "stopped", "rewound", "as-fast", "nothing-deleted", "one-look", "no-history")] == [
-        *((5.0, 1.0), (19.5, 1.0), (22.5, 0.0), (2.5, 0.0), (5.0, 0.0), (5.0, 5.0), (0.0, 0.0), (None, None), (None, None))
-    ]
+    assert [
+        paces[group]
+        for group in ("slower", "moved", "to-be-moved", "stopped", "rewound", "as-fast", "nothing-deleted", "one-look", "no-history")
+    ] == [*((5.0, 1.0), (19.5, 1.0), (22.5, 0.0), (2.5, 0.0), (5.0, 0.0), (5.0, 5.0), (0.0, 0.0), (None, None), (None, None))]
 
 
 def test_messages_are_kept_for_as_long_as_the_broker_keeps_them_by_default() -> None:

@@ -16,7 +16,7 @@ from pipeline.schema.lag_tables import LAG_HISTORY
 from pipeline.sql.statements import view_sql
 from tests.makers.plain_lakes import plain_lake
 from tests.models.burrow import Commit, Seen, status_of, statuses
-from tests.runs.sampling import ALL
+from tests.runs.sampling import ALL, slow_proof
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -229,6 +229,7 @@ def check_as_burrow(found: Sequence[Mapping[str, Any] | Row], rows: list[Seen], 
 
 
 # an example takes Spark 3 s of processor time, and DuckDB a quarter of one; shrinking asks Spark hundreds of times
+@slow_proof
 @settings(
     max_examples=10 if ALL else 2,
     phases=[Phase.explicit, Phase.generate],

@@ -154,10 +154,12 @@ def requests_for(store: Path, topics: list[str]) -> tuple[list[dict[str, Any]], 
     return lines, offsets
 
 
+@slow_proof
 @pytest.mark.parametrize(
     ("topics", "layout", "named"),
     [
-        *sampled([(PLAIN, "partitioned", True), (ODD, "clustered", False)], 0),
+        (PLAIN, "partitioned", True),
+        (ODD, "clustered", False),
         (sampled(PLAIN, 3) + sampled(ODD, 6), "partitioned", False),
     ],
 )

@@ -95,6 +95,7 @@ def test_the_tables_the_views_and_the_functions_are_there(pullsim: Pullsim, lake
     assert json.loads(out) == {"reason": "NO_QUEUE", "consumerOffset": 7, "code": 2598919}
 
 
+@slow_proof
 def test_a_table_is_found_whose_name_the_query_puts_together(pullsim: Pullsim, lake: Path) -> None:
     query = "SELECT consumerOffset FROM IDENTIFIER('consumer' || '_offset')"
     assert pullsim("sql", "--lake", lake, query, "--format", "csv")[:2] == (0, "consumerOffset\n7\n")

@@ -97,6 +97,7 @@ def test_recorded_pulls_are_explained_to_their_answers(pullsim: Pullsim, lake: L
         assert [entry["message"]["msgId"] for entry in taken] == [message["msgId"] for message in response["messages"]]
 
 
+@slow_proof
 def test_messages_that_the_client_drops_are_told(pullsim: Pullsim, made: Lake) -> None:
     pull = ("--lake", made.root, "--group", "g", "--topic", "T", "--queue", 0, "--offset", 0, "--expression", "Aa || x")
     code, out, _ = pullsim("explain", *pull, "--format", "json")

@@ -116,7 +116,7 @@ NEVER, ALWAYS = 2.0, 0.0
     ("few_ranges", "some_segments", "least_part"),
     [
         (0, 10_000, ALWAYS),
-        (10_000, 10_000, NEVER),
+        pytest.param(10_000, 10_000, NEVER, marks=slow_proof),
         pytest.param(0, 10_000, NEVER, marks=slow_proof),
         pytest.param(0, 0, NEVER, marks=slow_proof),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from tests.models.without_spark import Tables, answers, tables_of, unequal
 from tests.runs.replaying import all_lines, differences, import_into, read_lines, run
-from tests.runs.sampling import sampled
+from tests.runs.sampling import sampled, slow_proof
 from tests.truth.golden5 import VERSIONS, needs_golden5, own_traces, trace, trace_names, unpacked
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def test_a_replay_with_rules_writes_every_field_of_that_version(name: str, store
     assert (done.comparison.compared, done.comparison.differ) == (len(read_lines(recorded)), 0)
 
 
+@slow_proof
 @needs_golden5
 def test_a_replay_reads_several_queue_files_where_the_settings_say_so(spark: SparkSession, tmp_path: Path) -> None:
     recorded = unpacked("answers") / "traces" / "window-travel.jsonl"

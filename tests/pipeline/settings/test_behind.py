@@ -17,7 +17,7 @@ from tests.makers.wild_requests import CAPS, pulls, raw, settings_of, times, wil
 from tests.models.slow_broker import Bounds, SlowBroker
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.replaying import Line, answers_of, differences, lake_of, write_lines
-from tests.runs.sampling import sampled, slow_proof
+from tests.runs.sampling import slow_proof
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,8 @@ def slave_of(broker: SlowBroker, topic: str, queue_id: int, whole: Bounds, log_e
     return Bounds(whole.min_offset, max(visible), log_end)
 
 
-@pytest.mark.parametrize(("at", "behind"), sampled([(at, size) for at in ("snapshot", "request-time") for size in ("777", "1M", "9G")], 1))
+@slow_proof
+@pytest.mark.parametrize(("at", "behind"), [(at, size) for at in ("snapshot", "request-time") for size in ("777", "1M", "9G")])
 def test_a_slave_lacks_the_last_bytes_of_the_log(
     made: MadeStore, at: str, behind: str, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -37,6 +37,7 @@ from store_format.record.record_columns import Slices
 from store_format.store.reput import read_mismatched
 from tests.makers.made_store import Record, make_store
 from tests.makers.stored_bytes import StoredBytes
+from tests.runs.sampling import sampled
 from tests.truth.golden import names, needs_golden, recovery
 from tests.truth.places import PROJECT
 from udfs.filters.bloom_filter import BloomFilter
@@ -72,7 +73,7 @@ def test_a_store_recovers_as_in_the_broker(stores: Path, name: str) -> None:
 
 
 # with an abort file, the index is loaded into a private mapping, which counts as memory
-@pytest.mark.parametrize("long", [("checkpoint", "lock", "config/topics.json", "index/20260101000000000"), ("abort",)])
+@pytest.mark.parametrize("long", sampled([("checkpoint", "lock", "config/topics.json", "index/20260101000000000"), ("abort",)], 1))
 def test_files_take_no_memory_beyond_the_bytes_of_their_formats(long: tuple[str, ...], tmp_path: Path) -> None:
     store, out = tmp_path / "store", tmp_path / "out.json"
     make_store(store, [Record(stamp=stamp) for stamp in range(20)], log_file=LOG_FILE, queue_file=QUEUE_FILE)

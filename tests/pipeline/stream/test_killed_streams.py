@@ -52,6 +52,7 @@ def lake(spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathF
     return demo_lake(spark, tmp_path_factory, tmp_path)
 
 
+@slow_proof
 def test_streams_that_were_killed_go_on_where_they_were(
     spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
 ) -> None:

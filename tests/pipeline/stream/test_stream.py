@@ -114,6 +114,7 @@ def test_files_of_batches_are_joined(
     assert opened.versions().count() == opened.at.version
 
 
+@slow_proof
 def test_what_is_no_request_becomes_a_row(
     spark: SparkSession,
     lake: Path,

@@ -25,7 +25,7 @@ from tests.makers.lakes import import_as
 from tests.runs.held_answers import answered, told
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.replaying import NOON, write_lines
-from tests.runs.sampling import ALL, slow_proof
+from tests.runs.sampling import slow_proof
 from tests.truth.golden_holds import store_of
 from udfs.pull.pull_request_hold import NEVER
 
@@ -99,7 +99,12 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     return pullsim_in(spark, monkeypatch, capsys)
 
 
-def test_pulls_are_answered_once_when_their_time_has_come_across_restarts(spark: SparkSession, pullsim: Pullsim, tmp_path: Path) -> None:
+def test_pulls_are_answered_once_when_their_time_has_come(spark: SparkSession, pullsim: Pullsim, tmp_path: Path) -> None:
+    answered_by_first_query(spark, pullsim, tmp_path)
+
+
+def answered_by_first_query(spark: SparkSession, pullsim: Pullsim, tmp_path: Path) -> tuple[Path, Path, tuple[object, ...], str]:
+    """Assert what the first query of a stream answers; gives the lake, the folder of requests, the command and the run."""
     lake, folder = tmp_path / "lake", tmp_path / "incoming"
     import_as(spark, lake, held_store(tmp_path / "store"))
     folder.mkdir()
@@ -122,7 +127,12 @@ def test_pulls_are_answered_once_when_their_time_has_come_across_restarts(spark:
     assert never["error"] == "NEVER_WOKEN"
     [bad] = Lake(spark, str(lake)).table(BAD_REQUEST).collect()
     assert 'expected a "suspendTimeoutMillis" in the request' in bad["error"]
+    return lake, folder, command, run
 
+
+@slow_proof
+def test_a_query_that_is_started_again_goes_on_with_the_pulls_that_wait(spark: SparkSession, pullsim: Pullsim, tmp_path: Path) -> None:
+    lake, folder, command, run = answered_by_first_query(spark, pullsim, tmp_path)
     # another query goes on with the state; of itself nothing is in the file but how late it is
     write_lines(folder / "later.jsonl", [{"kind": "heartbeat", "timestamp": START + 60_000}])
     code, out, err = pullsim(*command)
@@ -131,9 +141,8 @@ def test_pulls_are_answered_once_when_their_time_has_come_across_restarts(spark:
     by_line = sorted(rows, key=lambda row: int(row["requestId"].rpartition("-")[2]))
     assert [told(row) for row in by_line] == [case[1:] for case in CASES]
 
-    if ALL:  # nothing is left to be answered; the state's own tests above have that, too
-        code, out, err = pullsim(*command)
-        assert (code, out.split(": ")[1].split(" in ")[0]) == (0, "answered 0 requests"), err
+    code, out, err = pullsim(*command)
+    assert (code, out.split(": ")[1].split(" in ")[0]) == (0, "answered 0 requests"), err
     code, _, err = pullsim(*command[:7], "--at", "request-time", "--once")
     assert (code, "expected the checkpoint of a stream with hold False, found one with True" in err) == (2, True), err
 

@@ -79,6 +79,7 @@ def entries(text: str) -> list[str]:
     return [" ".join(line.split()) for line in re.sub(r"\n    (?=\S)", " ", text).splitlines()]
 
 
+@slow_proof
 def test_recorded_pulls_differ_as_they_did(pullsim: Pullsim, place: Path, answered: list[tuple[Line, Line]]) -> None:
     requests = golden.golden("store", "traces", f"{TRACE}.jsonl")
     asked = ("upgrade", "--lake", place / "lake", *BETWEEN, "--requests", requests, "--store", place / "store")

@@ -251,7 +251,8 @@ def test_what_is_no_store_is_refused(tmp_path: Path, pullsim: Pullsim, folder: s
     assert "expected" in err
 
 
-@pytest.mark.parametrize("layout", ["partitioned", pytest.param("clustered", marks=slow_proof)])
+@slow_proof
+@pytest.mark.parametrize("layout", ["partitioned", "clustered"])
 def test_the_tables_are_held_against_the_store(spark: SparkSession, tmp_path: Path, pullsim: Pullsim, layout: str) -> None:
     store, lake = tiny_store(tmp_path / "store", [("T", 0), ("U", 1)]), tmp_path / "lake"
     import_as(spark, lake, store, layout="partitioned" if layout == "partitioned" else "clustered")
