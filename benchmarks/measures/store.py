@@ -17,10 +17,11 @@ from benchmarks.worker_memory import memory_figure, peak_worker_memory
 from pipeline.export.export_store import export_store
 from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.lake.session import INTERPRETED_PLANS, temporary_settings
+from pipeline.lake.session import INTERPRETED_PLANS, tasks_at_once, temporary_settings
 from pipeline.rows.log_records import RECORD_COLUMNS
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
+from pipeline.tasks.work import SparkTasks
 from pipeline.verify.verify_store import verify_store
 
 _UNIT = "MB/s of log"
@@ -46,9 +47,10 @@ def measure_verify(stand: Stand) -> list[Figure]:
     spark, store, megabytes = stand.spark, stand.store, stand.shape.log_bytes / 1e6
 
     def run() -> None:
-        verified = verify_store(spark, str(store), BrokerSettings.from_sources(), lambda _: None)
-        assert verified.files.count() > 0
-        assert verified.findings.count() == 0
+        tasks = SparkTasks(spark)
+        verified = verify_store(tasks, str(store), BrokerSettings.from_sources(), lambda _: None, cores=tasks_at_once(spark))
+        assert verified.files.rows()
+        assert not verified.findings.rows()
 
     peer = Peer("CRC-32", "CRC-32, one core", megabytes / median_seconds(lambda: _checksum(store / "commitlog"), stand.repeats))
     seconds = timed_runs(run, 2 * stand.repeats)[stand.repeats :]  # the JVM compiles code in the first ones

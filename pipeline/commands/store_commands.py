@@ -5,15 +5,16 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.commands.cli import ExampleCommand, cli
-from pipeline.commands.engine import Engine, engine_options
+from pipeline.commands.engine import Engine, engine_options, given_uris
 from pipeline.commands.given_settings import GivenSettings, settings_options
 from pipeline.commands.listed import Names, require_before_spark
 from pipeline.commands.new_run import run_id
@@ -23,9 +24,9 @@ from pipeline.terminal import progress_to_stderr, safe_text, say
 from store_format.errors import printable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
+    from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.settings.settings import BrokerSettings
+    from pipeline.tasks.work import Tasks, Work
 
 
 # changes of the broker's start that are shown one by one
@@ -121,32 +122,29 @@ def verify_command(
     """Read every file of a STORE directory, write it again, compare the bytes, and compare the files with each other.
 
     The output has a line for each file: path, kind, bytes and result, separated by tabs. Then it has a line for each finding: its code, the
-    path, and the error. The exit code is 1 if there is a finding. STORE is only read.
+    path, and the error. The exit code is 1 if there is a finding. STORE is only read. Spark is not needed for a small store without --lake;
+    --master and --conf ask for Spark.
 
     Below the findings stand their causes, the worst first: what follows from each, what to do, and what the broker's start would do to
     the store. docs/findings.md explains each code. As json, each line is an object, whose row is file, finding, cause, start or summary.
     """
-    from pipeline.lake.opened_broker import OpenedBroker
-    from pipeline.tasks.computed_once import computed_once
-    from pipeline.verify.verify_lake import verify_lake
-    from pipeline.verify.verify_store import verify_store
-
     broker_settings = settings.of_store(store)
-    jobs: Literal["short", "long"] = "short" if lake is None else "long"
-    with engine.session(jobs, reads=lake, broker=broker, store=store, workers=True) as spark:
-        opened = None if lake is None else OpenedBroker.of(spark, lake, broker)
-        verified = verify_store(spark, store, broker_settings, progress_to_stderr)
+    with _checking(engine, store, lake, broker) as (tasks, cores, opened):
+        from pipeline.verify.verify_store import verify_store
+
+        verified = verify_store(tasks, store, broker_settings, progress_to_stderr, cores=cores)
         files = 0
-        for row in verified.files.toLocalIterator():
+        for row in verified.files.each():
             files += 1
-            say("\t".join(printable(str(value)) for value in row) if form == "table" else _line("file", **row.asDict()))
-        frames = [verified.findings]
+            say("\t".join(printable(str(value)) for value in row.values()) if form == "table" else _line("file", **_result(row)))
+        found = [verified.findings]
         if opened is not None:
-            stored = settings.over(opened.properties())
-            frames.append(computed_once(verify_lake(opened, store, stored, progress_to_stderr)))
-        findings = _tell_findings(frames, form)
+            from pipeline.verify.verify_lake import verify_lake
+
+            found.append(verify_lake(opened, store, settings.over(opened.properties()), progress_to_stderr))
+        findings = _tell_findings(found, form)
         if findings:
-            _tell_causes(spark, frames, form, store, broker_settings)
+            _tell_causes(tasks, found, form, store, broker_settings)
     say(
         f"{counted(files, 'file')}, {counted(findings, 'finding')}" if form == "table" else _line("summary", files=files, findings=findings)
     )
@@ -154,36 +152,58 @@ def verify_command(
         raise SystemExit(1)
 
 
+@contextmanager
+def _checking(engine: Engine, store: str, lake: str | None, broker: str | None) -> Iterator[tuple[Tasks, int, OpenedBroker | None]]:
+    """What checks the files, how many tasks run at once, and the broker of the lake: this process where a small store is checked alone."""
+    if lake is None and not engine.is_spark_given and not given_uris():
+        from pipeline.files.given_files import require_store
+        from pipeline.files.store_files import local_path
+        from pipeline.importing.small_store import is_small_store
+        from pipeline.tasks.work import DriverTasks
+
+        require_store(store)
+        if is_small_store(local_path(store)):
+            yield DriverTasks(), 1, None
+            return
+    with engine.session("short" if lake is None else "long", reads=lake, broker=broker, store=store, workers=True) as spark:
+        from pipeline.lake.opened_broker import OpenedBroker
+        from pipeline.lake.session import tasks_at_once
+        from pipeline.tasks.work import SparkTasks
+
+        yield SparkTasks(spark), tasks_at_once(spark), None if lake is None else OpenedBroker.of(spark, lake, broker)
+
+
+def _result(row: dict[str, Any]) -> dict[str, Any]:
+    return {"path": row["path"], "kind": row["kind"], "length": row["length"], "result": row["text"]}
+
+
 def _line(row: str, **values: Any) -> str:
     return json.dumps({"row": row, **values}, ensure_ascii=False)
 
 
-def _tell_findings(frames: Sequence[DataFrame], form: str) -> int:
+def _tell_findings(found: Sequence[Work], form: str) -> int:
     """Print each finding; returns their number."""
     from pipeline.verify.causes import in_json, with_causes
 
     findings = 0
-    shown = frames if form == "table" else [with_causes(_all_of(frames))]
-    for row in (row for frame in shown for row in frame.toLocalIterator()):
+    shown = found if form == "table" else [with_causes(_all_of(found))]
+    for row in (row for work in shown for row in work.each()):
         findings += 1
         say(printable(f"{row['code']} {row['path']}: {row['text']}") if form == "table" else _line("finding", **in_json(row)))
     return findings
 
 
-def _all_of(frames: Sequence[DataFrame]) -> DataFrame:
-    """The findings of all frames; columns that a frame lacks are NULL."""
-    from pyspark.sql import DataFrame
-
-    return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
+def _all_of(found: Sequence[Work]) -> Work:
+    return reduce(lambda work, other: work.joined(other), found)
 
 
-def _tell_causes(spark: SparkSession, frames: Sequence[DataFrame], form: str, store: str, settings: BrokerSettings) -> None:
+def _tell_causes(tasks: Tasks, found: Sequence[Work], form: str, store: str, settings: BrokerSettings) -> None:
     """Print the causes of the findings, and what the broker's start would do."""
     from pipeline.verify.causes import causes_of, what_start_does, with_causes
 
-    causes = causes_of(with_causes(_all_of(frames)))
+    causes = causes_of(with_causes(_all_of(found)))
     progress_to_stderr("finding out what the broker's start would do")
-    start = what_start_does(spark, store, settings)
+    start = what_start_does(tasks, store, settings)
     if form == "json":
         for cause in causes:
             say(_line("cause", **cause.in_json()))

@@ -69,7 +69,7 @@ def _why_not_small(lake_root: str, store_path: str, layout: Layout | None) -> st
         return "the store and the lake must be local folders"
     if layout == "clustered":
         return "the layout is clustered"
-    if not _is_small(local_path(store_path)):
+    if not is_small_store(local_path(store_path)):
         return f"the store has more than {_MOST_BYTES >> 20} MiB, or more than {_MOST_FILES:,} files"
     return None
 
@@ -87,8 +87,11 @@ def _why_spark_writes(lake: Lake, broker: str) -> str | None:
     return None if table is None else f"only Spark writes the table {table.name} of this lake"
 
 
-def _is_small(store_path: str) -> bool:
-    """Whether the bytes that a store has on disk, and its files and folders, are few; log files have holes where nothing was written."""
+def is_small_store(store_path: str) -> bool:
+    """Whether one process is done with a store before a session of Spark has started.
+
+    The bytes that the store has on disk, and its files and folders, are few then; log files have holes where nothing was written.
+    """
     used = found = 0
     for folder, _, names in os.walk(store_path):
         found += 1 + len(names)

@@ -6,15 +6,17 @@ The functions that make the rows are the same: they get Arrow batches and give A
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
 
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.tasks.computed_once import computed_once
@@ -65,6 +67,14 @@ class Work(Protocol):
         """One row for each value of the columns `key`."""
         ...
 
+    def summed(self, key: Sequence[str], column: str) -> Self:
+        """One row for each value of the columns `key`, with the sum of a column of integers."""
+        ...
+
+    def with_set(self, key: str, column: str, name: str) -> Self:
+        """The rows with one column more, `name`: all values that `column` has in the rows with the same `key`."""
+        ...
+
     def joined(self, other: Self) -> Self:
         """The rows of both."""
         ...
@@ -73,8 +83,12 @@ class Work(Protocol):
         """The rows, which are made once, at the latest with their first use."""
         ...
 
-    def rows(self) -> list[dict[str, Any]]:
-        """The rows, few, in the order of partitions."""
+    def rows(self, at_most: int | None = None) -> list[dict[str, Any]]:
+        """The rows, few, in the order of partitions; some of them where there are more than `at_most`."""
+        ...
+
+    def each(self) -> Iterator[dict[str, Any]]:
+        """The rows, one after the other, in the order of partitions."""
         ...
 
     @property
@@ -162,6 +176,14 @@ class SparkWork:
         """As Work says."""
         return SparkWork(self.frame.dropDuplicates([*key]))
 
+    def summed(self, key: Sequence[str], column: str) -> SparkWork:
+        """As Work says."""
+        return SparkWork(self.frame.groupBy(*key).agg(F.sum(column).alias(column)))
+
+    def with_set(self, key: str, column: str, name: str) -> SparkWork:
+        """As Work says."""
+        return SparkWork(self.frame.withColumn(name, F.collect_set(column).over(Window.partitionBy(key))))
+
     def joined(self, other: SparkWork) -> SparkWork:
         """As Work says."""
         return SparkWork(self.frame.unionByName(other.frame))
@@ -170,9 +192,13 @@ class SparkWork:
         """As Work says."""
         return SparkWork(computed_once(self.frame, eager=False))
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self, at_most: int | None = None) -> list[dict[str, Any]]:
         """As Work says."""
-        return [row.asDict() for row in self.frame.collect()]
+        return [row.asDict() for row in (self.frame if at_most is None else self.frame.limit(at_most)).collect()]
+
+    def each(self) -> Iterator[dict[str, Any]]:
+        """As Work says."""
+        return (row.asDict() for row in self.frame.toLocalIterator())
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +257,31 @@ class DriverWork:
         """As Work says."""
         return replace(self, batches=lambda: iter(_first_rows(self._table(), key).to_batches()))
 
+    def summed(self, key: Sequence[str], column: str) -> DriverWork:
+        """As Work says."""
+        schema = pa.schema([self.schema.field(name) for name in (*key, column)])
+
+        def batches() -> Batches:
+            sums = self._table().group_by([*key], use_threads=False).aggregate([(column, "sum")])
+            return iter(sums.rename_columns(schema.names).cast(schema).to_batches())
+
+        return replace(self, schema=schema, batches=batches)
+
+    def with_set(self, key: str, column: str, name: str) -> DriverWork:
+        """As Work says."""
+        schema = self.schema.append(pa.field(name, pa.list_(self.schema.field(column).type)))
+
+        def batches() -> Batches:
+            rows = self._table()
+            keys = rows[key].to_pylist()
+            sets: dict[Any, set[Any]] = defaultdict(set)
+            for found, value in zip(keys, rows[column].to_pylist(), strict=True):
+                sets[found].add(value)
+            values = pa.array([sorted(sets[found]) for found in keys], schema.field(name).type)
+            return iter(rows.append_column(schema.field(name), values).to_batches())
+
+        return replace(self, schema=schema, batches=batches)
+
     def joined(self, other: DriverWork) -> DriverWork:
         """As Work says."""
         names = self.schema.names
@@ -241,9 +292,13 @@ class DriverWork:
         made = [*self.batches()]
         return replace(self, batches=lambda: iter(made))
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self, at_most: int | None = None) -> list[dict[str, Any]]:
         """As Work says."""
-        return [row for batch in self.batches() for row in batch.to_pylist()]
+        return [*islice(self.each(), at_most)]
+
+    def each(self) -> Iterator[dict[str, Any]]:
+        """As Work says."""
+        return (row for batch in self.batches() for row in batch.to_pylist())
 
     @property
     def frame(self) -> DataFrame:

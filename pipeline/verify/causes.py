@@ -6,31 +6,33 @@ from others of its queue or store as finding_codes says.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial, reduce
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.load_store import load_store, with_extension
+from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
-from pipeline.tasks.work import SparkTasks
+from pipeline.tasks.work import Batches, Tasks, Work
 from pipeline.verify.finding_codes import CODES, SEVERITIES, FindingCode, root_of
-from pipeline.verify.verify_store import FINDING
+from pipeline.verify.verify_store import FINDING, FINDING_DDL
 from store_format.errors import StoreError, quoted_error
 from store_format.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 # stretches of the commit log that entries are compared with; a log with more has no use for the distinction
 _STRETCHES_MAX = 1000
-_CAUSED = "cause STRING"
+_STRETCH = "code STRING, physicOffset BIGINT, physicEnd BIGINT"
+_CAUSED_DDL = f"{FINDING_DDL}, cause STRING"
+_GROUP = "cause STRING, code STRING, findings BIGINT, messages BIGINT, path STRING, text STRING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,26 +89,32 @@ class Cause:
         )
 
 
-def with_causes(findings: DataFrame) -> DataFrame:
+def with_causes(findings: Work) -> Work:
     """Return findings with a column more, `cause`: the code of the finding that each follows from in the end, its own if from none."""
-    stretches = findings.where("physicEnd IS NOT NULL").select("code", "physicOffset", "physicEnd").limit(_STRETCHES_MAX).collect()
-    codes = [row["code"] for row in findings.select("code").distinct().collect()]
-    parts = F.split("path", "/")
-    of_queue = F.when(parts[0].isin(CONSUME_QUEUE, CONSUME_QUEUE_EXT), F.concat_ws("/", parts[1], parts[2]))
-    queued = findings.withColumn("queue", of_queue)
-    together = queued.withColumn("codes", F.collect_set("code").over(Window.partitionBy("queue")))
-    schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in findings.schema)
-    return together.mapInArrow(partial(_with_causes, [tuple(row) for row in stretches], codes), f"{schema}, {_CAUSED}")
+    stretches = findings.mapped(_stretches, _STRETCH).rows(_STRETCHES_MAX)
+    codes = [row["code"] for row in findings.select(["code"]).distinct(["code"]).rows()]
+    together = findings.mapped(_with_queue, f"{FINDING_DDL}, queue STRING").with_set("queue", "code", "codes")
+    return together.mapped(partial(_with_causes, [tuple(row.values()) for row in stretches], codes), _CAUSED_DDL)
 
 
-def _with_causes(
-    stretches: Sequence[tuple[str, int, int]], codes: Sequence[str], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def _stretches(findings: Batches) -> Batches:
+    """The stretches of the commit log that findings name."""
+    return (batch.filter(pc.is_valid(batch["physicEnd"])).select(["code", "physicOffset", "physicEnd"]) for batch in findings)
+
+
+def _with_queue(findings: Batches) -> Batches:
+    """Findings with the queue that each is about: topic/queueId; NULL for other files."""
+    for batch in findings:
+        parts = [path.split("/") for path in batch["path"].to_pylist()]
+        queues = ["/".join(part[1:3]) if part[0] in {CONSUME_QUEUE, CONSUME_QUEUE_EXT} else None for part in parts]
+        yield batch.append_column("queue", pa.array(queues, pa.string()))
+
+
+def _with_causes(stretches: Sequence[tuple[str, int, int]], codes: Sequence[str], batches: Batches) -> Batches:
     for batch in batches:
         rows = batch.select(["code", "queue", "codes", "physicOffset"]).to_pylist()
         causes = [_cause(row, stretches, codes) for row in rows]
-        kept = batch.drop_columns(["queue", "codes"])
-        yield pa.RecordBatch.from_arrays([*kept.columns, pa.array(causes, pa.string())], [*kept.schema.names, "cause"])
+        yield batch.select([*FINDING]).append_column("cause", pa.array(causes, pa.string()))
 
 
 def _cause(row: dict[str, Any], stretches: Sequence[tuple[str, int, int]], codes: Sequence[str]) -> str:
@@ -115,21 +123,9 @@ def _cause(row: dict[str, Any], stretches: Sequence[tuple[str, int, int]], codes
     return root_of(row["code"], of_log=of_log, of_queue=() if row["queue"] is None else row["codes"], of_store=codes)
 
 
-def causes_of(caused: DataFrame) -> list[Cause]:
+def causes_of(caused: Work) -> list[Cause]:
     """Return the causes of findings with the column `cause`, the worst first; there are at most as many as codes."""
-    first = F.min_by(F.struct("path", "text"), F.struct("path", "text"))
-    rows = caused.groupBy("cause", "code").agg(F.count("*").alias("findings"), F.sum("messages").alias("messages"), first.alias("first"))
-    groups = [
-        Group(
-            cause=row["cause"],
-            code=row["code"],
-            findings=row["findings"],
-            messages=row["messages"],
-            path=row["first"]["path"],
-            text=row["first"]["text"],
-        )
-        for row in rows.orderBy("cause", "code").collect()
-    ]
+    groups = _grouped(Group(**row) for row in caused.mapped(_groups, _GROUP).rows())
     # all findings of a code may follow from others, and then so does what follows from them
     parents = {group.code: group.cause for group in groups if group.code != group.cause}
     owned = {group.code for group in groups if group.code == group.cause}
@@ -141,13 +137,33 @@ def causes_of(caused: DataFrame) -> list[Cause]:
     return sorted(found, key=lambda cause: (SEVERITIES.index(cause.known.severity), -(cause.own.messages or 0), cause.known.code))
 
 
+def _groups(caused: Batches) -> Batches:
+    """The groups of the findings of a task."""
+    rows = (row for batch in caused for row in batch.to_pylist())
+    found = _grouped(Group(**{name: row[name] for name in ("cause", "code", "messages", "path", "text")}, findings=1) for row in rows)
+    yield pa.RecordBatch.from_pylist([asdict(group) for group in found], schema=arrow_of(_GROUP))
+
+
+def _grouped(groups: Iterable[Group]) -> list[Group]:
+    """One group for each cause and code, sorted by them."""
+    found: dict[tuple[str, str], Group] = {}
+    for group in groups:
+        key = group.cause, group.code
+        found[key] = _sum(found[key], group) if key in found else group
+    return [group for _, group in sorted(found.items())]
+
+
+def _sum(one: Group, other: Group) -> Group:
+    """Two groups of one code as one."""
+    path, text = min((one.path, one.text), (other.path, other.text))
+    known = [messages for messages in (one.messages, other.messages) if messages is not None]
+    return replace(one, findings=one.findings + other.findings, messages=sum(known) if known else None, path=path, text=text)
+
+
 def _joined(groups: Sequence[Group]) -> Iterator[Group]:
     """One group for each code; what follows from a cause over another finding is in a group of its own before."""
     for _, same in groupby(sorted(groups, key=attrgetter("code", "path")), attrgetter("code")):
-        first, *others = same
-        known = [one.messages for one in (first, *others) if one.messages is not None]
-        findings = first.findings + sum(one.findings for one in others)
-        yield replace(first, findings=findings, messages=sum(known) if known else None)
+        yield reduce(_sum, same)
 
 
 def _owner(cause: str, parents: Mapping[str, str], owned: Collection[str]) -> str:
@@ -156,11 +172,11 @@ def _owner(cause: str, parents: Mapping[str, str], owned: Collection[str]) -> st
     return cause
 
 
-def what_start_does(spark: SparkSession, path: str, settings: BrokerSettings) -> tuple[str, ...]:
+def what_start_does(tasks: Tasks, path: str, settings: BrokerSettings) -> tuple[str, ...]:
     """Return what the broker's load and start would do to the store, a sentence each; none where they leave it as it is."""
     store = StoreFiles(path)
     try:
-        return load_store(SparkTasks(spark), store, "verified", with_extension(settings, store)).notes
+        return load_store(tasks, store, "verified", with_extension(settings, store)).notes
     except StoreError as error:
         return (f"the broker would not start: {error}",)
     except PySparkException as error:  # a task found out

@@ -33,8 +33,9 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.store.open_log import OpenLog
 from pipeline.tasks.computed_once import computed_once
 from pipeline.tasks.local_rows import frame_of
-from pipeline.tasks.work import SparkTasks, Work, spark_parallelism
+from pipeline.tasks.work import SparkTasks, SparkWork, Work, spark_parallelism
 from pipeline.verify.verify_constraints import broken_constraints
+from pipeline.verify.verify_store import FINDING
 from store_format.big_endian import Bytes, Positions
 from store_format.errors import StoreError
 from store_format.files.mapped_files import MappedFile, offset_to_file_name
@@ -47,8 +48,8 @@ _ROWS = arrow_of(_DDL)
 Compare = Callable[[pa.RecordBatch], Iterator[tuple[str, int, str | None]]]
 
 
-def verify_lake(broker: OpenedBroker, path: str, settings: BrokerSettings, progress: Callable[[str], None]) -> DataFrame:
-    """Findings (code, path, text) about the tables of a broker that was imported from this store.
+def verify_lake(broker: OpenedBroker, path: str, settings: BrokerSettings, progress: Callable[[str], None]) -> Work:
+    """Findings, in the columns of FINDING_DDL, about the tables of a broker that was imported from this store.
 
     Raises:
         StoreError: the broker would not load or start the store, so the store cannot have been imported.
@@ -79,7 +80,8 @@ def verify_lake(broker: OpenedBroker, path: str, settings: BrokerSettings, progr
         text = "the rows are not those that timerlog and timerwheel give"
         findings += [_other_rows(broker, table, timer.frame(table), ["brokerName"], text) for table in timer.tables]
     findings.append(broken_constraints(broker))
-    return reduce(DataFrame.unionByName, findings).orderBy("path", "code")
+    columns = ["code", "path", "text", *(f"CAST(NULL AS BIGINT) AS {name}" for name in FINDING[3:])]
+    return SparkWork(reduce(DataFrame.unionByName, findings).orderBy("path", "code").selectExpr(*columns)).once()
 
 
 def _finding(code: str, path: str, text: Column) -> tuple[Column, Column, Column]:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+import pyarrow.compute as pc
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.found_store import odd_queues
-from pipeline.lake.session import tasks_at_once
 from pipeline.rows.log_batches import walks
 from pipeline.rows.unmapped_files import beside_mapped_files, beside_queues
 from pipeline.schema.arrow_types import arrow_of
@@ -25,8 +24,7 @@ from pipeline.store import load_files as lf
 from pipeline.store.open_log import OpenLog
 from pipeline.store.refused_parts import refuse_parts
 from pipeline.store.store_settings import index_sizes
-from pipeline.tasks.computed_once import computed_once
-from pipeline.tasks.work import SparkTasks, of_items
+from pipeline.tasks.work import Batches, Tasks, Work, of_items
 from pipeline.verify.verify_files import NOT_CHECKED, OtherFiles
 from pipeline.verify.verify_log import Checked, Finding, LogFiles, verify_log_file, verify_queue_file
 from store_format.errors import CorruptStoreError, NotAStoreError
@@ -38,7 +36,10 @@ from store_format.record import record_columns as rc
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, STORE_FOLDERS
 
 # columns of a finding
-FINDING = ("code", "path", "text", "messages", "queueOffset", "physicOffset", "physicEnd")
+FINDING_DDL = "code STRING, path STRING, text STRING, messages BIGINT, queueOffset BIGINT, physicOffset BIGINT, physicEnd BIGINT"
+_FINDINGS = arrow_of(FINDING_DDL)
+FINDING = tuple(_FINDINGS.names)
+FILE = ("path", "kind", "length", "text")
 Progress = Callable[[str], None]
 # each task maps the commit log anew, so few tasks a core; two are enough for all cores to end at about the same time
 _TASKS_A_CORE = 2
@@ -53,10 +54,10 @@ _ROWS = arrow_of(_DDL)
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The result of a check: path, kind, length and result (text) of each file; the attributes of each Finding; both by path."""
+    """The result of a check, by path: a row of FILE for each file, whose text is its result, and a row of FINDING for each finding."""
 
-    files: DataFrame
-    findings: DataFrame
+    files: Work
+    findings: Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +121,15 @@ class Plan:
                 yield Checked("/".join(path), CONSUME_QUEUE, entry.length, NOT_CHECKED)
 
 
-def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progress: Progress) -> Verified:
+def verify_store(tasks: Tasks, path: str, settings: BrokerSettings, progress: Progress, *, cores: int) -> Verified:
     """Check every file of a store.
 
-    The store, a directory or URI, is only read. `settings` have the lengths of files that do not show their length themselves.
+    Args:
+        tasks: check the files.
+        path: directory or URI of the store, which is only read.
+        settings: have the lengths of files that do not show their length themselves.
+        progress: called with a line about each step.
+        cores: the number of tasks that run at the same time.
 
     Raises:
         StoreError: the path is no store, a part of the store is not modelled, or it cannot be read.
@@ -134,12 +140,12 @@ def verify_store(spark: SparkSession, path: str, settings: BrokerSettings, progr
         raise NotAStoreError(store.root, "a store with a folder commitlog", "none", hint="give the directory that storePathRootDir names")
     refuse_parts(store, settings)
     progress("finding the end of the commit log")
-    plan = plan_of(store, settings, _TASKS_A_CORE * tasks_at_once(spark))
+    plan = plan_of(store, settings, _TASKS_A_CORE * cores)
     progress(f"checking the files in {plan.tasks:,} tasks")
-    rows = of_items(SparkTasks(spark), range(plan.tasks), lambda task: map(_rows, plan.run(task)), _DDL).frame
-    for odd in plan.odd:
-        rows = rows.unionByName(spark.createDataFrame(_rows(odd).to_pylist(), _DDL))
-    return _verified(computed_once(rows))
+    rows = of_items(tasks, range(plan.tasks), lambda task: map(_rows, plan.run(task)), _DDL)
+    if plan.odd:
+        rows = rows.joined(tasks.of_rows(pa.Table.from_batches(map(_rows, plan.odd), _ROWS)))
+    return _verified(rows.once(), tasks.parallelism)
 
 
 def plan_of(store: StoreFiles, settings: BrokerSettings, topic_tasks: int) -> Plan:
@@ -244,18 +250,30 @@ def _finding_row(one: Finding) -> dict[str, object]:
     return told | {"queueOffset": one.queue_offset, "physicOffset": one.physic_offset, "physicEnd": one.physic_end}
 
 
-def _verified(rows: DataFrame) -> Verified:
-    queues = rows.where("row = 'queue'").groupBy("topic", "queueId").agg(F.sum("messages").alias("messages")).where("messages <> 0")
-    is_missing = F.col("messages") > 0
-    amount = F.abs("messages").cast("STRING")
-    unqueued = queues.select(
-        F.when(is_missing, "CQ_MISSING").otherwise("CQ_TWICE").alias("code"),
-        F.concat_ws("/", F.lit(CONSUME_QUEUE), "topic", F.col("queueId").cast("STRING")).alias("path"),
-        F.when(is_missing, F.concat(amount, F.lit(" messages of the commit log have no entry")))
-        .otherwise(F.concat(amount, F.lit(" entries are for messages that have one already")))
-        .alias("text"),
-        F.abs("messages").alias("messages"),
-    )
-    findings = rows.where("row = 'finding'").select(*FINDING).unionByName(unqueued, allowMissingColumns=True)
-    files = rows.where("row = 'file'").select("path", "kind", "length", F.col("text").alias("result"))
-    return Verified(files=files.orderBy("path"), findings=findings.orderBy("path", "code"))
+def _verified(rows: Work, parts: int) -> Verified:
+    queues = rows.mapped(partial(_of_row, "queue", ("topic", "queueId", "messages")), "topic STRING, queueId INT, messages BIGINT")
+    unqueued = queues.summed(["topic", "queueId"], "messages").mapped(_unqueued, FINDING_DDL)
+    findings = rows.mapped(partial(_of_row, "finding", FINDING), FINDING_DDL).joined(unqueued)
+    files = rows.mapped(partial(_of_row, "file", FILE), "path STRING, kind STRING, length BIGINT, text STRING")
+    return Verified(files=files.ordered(parts, ["path"]), findings=findings.ordered(parts, ["path", "code"]))
+
+
+def _of_row(row: str, names: Sequence[str], batches: Batches) -> Batches:
+    """These columns of the rows for files, findings or queues."""
+    return (batch.filter(pc.equal(batch["row"], row)).select([*names]) for batch in batches)
+
+
+def _unqueued(sums: Batches) -> Batches:
+    """Findings: queues whose entries are fewer or more than their messages in the commit log, from sums of messages less entries."""
+    for batch in sums:
+        found = []
+        for row in batch.to_pylist():
+            count = row["messages"]
+            if not count:
+                continue
+            code, text = ("CQ_MISSING", "messages of the commit log have no entry")
+            if count < 0:
+                code, text = ("CQ_TWICE", "entries are for messages that have one already")
+            path = f"{CONSUME_QUEUE}/{row['topic']}/{row['queueId']}"
+            found.append({"code": code, "path": path, "text": f"{abs(count)} {text}", "messages": abs(count)})
+        yield pa.RecordBatch.from_pylist(found, schema=_FINDINGS)
