@@ -142,7 +142,7 @@ def verify_command(
             from pipeline.verify.verify_lake import verify_lake
 
             found.append(verify_lake(opened, store, settings.over(opened.properties()), progress_to_stderr))
-        findings = _tell_findings(found, form)
+        findings = _tell_findings(tasks, found, form)
         if findings:
             _tell_causes(tasks, found, form, store, broker_settings)
     say(
@@ -181,12 +181,13 @@ def _line(row: str, **values: Any) -> str:
     return json.dumps({"row": row, **values}, ensure_ascii=False)
 
 
-def _tell_findings(found: Sequence[Work], form: str) -> int:
+def _tell_findings(tasks: Tasks, found: Sequence[Work], form: str) -> int:
     """Print each finding; returns their number."""
     from pipeline.verify.causes import in_json, with_causes
+    from pipeline.verify.verify_store import BY_PLACE
 
     findings = 0
-    shown = found if form == "table" else [with_causes(_all_of(found))]
+    shown = found if form == "table" else [with_causes(_all_of(found)).ordered(tasks.parallelism, BY_PLACE)]
     for row in (row for work in shown for row in work.each()):
         findings += 1
         say(printable(f"{row['code']} {row['path']}: {row['text']}") if form == "table" else _line("finding", **in_json(row)))

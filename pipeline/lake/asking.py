@@ -15,7 +15,7 @@ AskAll = Callable[[Sequence[str]], Iterator[Sequence[Row]]]
 def known_names(column: str, tables: Sequence[str]) -> str:
     """The query for the names in a column of tables."""
     listed = " UNION ALL ".join(f"SELECT {column} AS name FROM {table}" for table in tables)
-    return f"SELECT DISTINCT name FROM ({listed}) WHERE name IS NOT NULL"
+    return f"SELECT DISTINCT name FROM ({listed}) WHERE name IS NOT NULL ORDER BY name"
 
 
 def ask_each(ask: Ask) -> AskAll:
@@ -31,4 +31,4 @@ def ask_each(ask: Ask) -> AskAll:
 
 def names_with(ask: AskAll) -> Callable[[str, Sequence[str]], list[str]]:
     """Return the function that gives the sorted names in a column of tables."""
-    return lambda column, tables: sorted(row["name"] for row in next(ask([known_names(column, tables)])))
+    return lambda column, tables: [row["name"] for row in next(ask([known_names(column, tables)]))]

@@ -225,7 +225,7 @@ def _verify_units(found: Checked, log: LogFiles, queue: Queue, units: Units, fir
     offsets, sizes = units["physicOffset"].astype(np.int64), units["size"].astype(np.int64)
     blank = (offsets == layout.PRE_BLANK[0]) & (sizes == layout.PRE_BLANK[1])
     beyond = ~blank & (offsets + sizes > log.end)
-    _tell(found, "CQ_BEYOND_LOG", beyond, offsets, first, f"that end past the commit log, which ends at {log.end}")
+    _tell(found, "CQ_BEYOND_LOG", beyond, offsets, first, f"past the commit log, which ends at {log.end}")
     to_find = ~blank & ~beyond & (offsets >= log.start)
     missing = to_find.copy()
     other, other_code, no_unit = (np.zeros(len(units), np.bool_) for _ in range(3))

@@ -19,6 +19,7 @@ from pipeline.importing.found_store import odd_queues
 from pipeline.rows.log_batches import walks
 from pipeline.rows.unmapped_files import beside_mapped_files, beside_queues
 from pipeline.schema.arrow_types import arrow_of
+from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.store.open_log import OpenLog
@@ -35,11 +36,12 @@ from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.record import record_columns as rc
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, STORE_FOLDERS
 
-# columns of a finding
+# columns of a finding, and those by which findings are sorted
 FINDING_DDL = "code STRING, path STRING, text STRING, messages BIGINT, queueOffset BIGINT, physicOffset BIGINT, physicEnd BIGINT"
 _FINDINGS = arrow_of(FINDING_DDL)
 FINDING = tuple(_FINDINGS.names)
 FILE = ("path", "kind", "length", "text")
+BY_PLACE = ("path", "code", "physicOffset", "queueOffset", "text")
 Progress = Callable[[str], None]
 # each task maps the commit log anew, so few tasks a core; two are enough for all cores to end at about the same time
 _TASKS_A_CORE = 2
@@ -255,7 +257,7 @@ def _verified(rows: Work, parts: int) -> Verified:
     unqueued = queues.summed(["topic", "queueId"], "messages").mapped(_unqueued, FINDING_DDL)
     findings = rows.mapped(partial(_of_row, "finding", FINDING), FINDING_DDL).joined(unqueued)
     files = rows.mapped(partial(_of_row, "file", FILE), "path STRING, kind STRING, length BIGINT, text STRING")
-    return Verified(files=files.ordered(parts, ["path"]), findings=findings.ordered(parts, ["path", "code"]))
+    return Verified(files=files.ordered(parts, ["path"]), findings=findings.ordered(parts, BY_PLACE))
 
 
 def _of_row(row: str, names: Sequence[str], batches: Batches) -> Batches:
@@ -271,9 +273,9 @@ def _unqueued(sums: Batches) -> Batches:
             count = row["messages"]
             if not count:
                 continue
-            code, text = ("CQ_MISSING", "messages of the commit log have no entry")
+            code, text = "CQ_MISSING", f"{counted(count, 'message')} of the commit log without an entry"
             if count < 0:
-                code, text = ("CQ_TWICE", "entries are for messages that have one already")
+                code, text = "CQ_TWICE", f"{counted(-count, 'entry', 'entries')} for messages that have an entry already"
             path = f"{CONSUME_QUEUE}/{row['topic']}/{row['queueId']}"
-            found.append({"code": code, "path": path, "text": f"{abs(count)} {text}", "messages": abs(count)})
+            found.append({"code": code, "path": path, "text": text, "messages": abs(count)})
         yield pa.RecordBatch.from_pylist(found, schema=_FINDINGS)

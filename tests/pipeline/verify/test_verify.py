@@ -239,7 +239,7 @@ def test_the_command_tells_files_findings_and_their_number(small_store: Path, tm
     assert code == 1
     assert "MAPPED_FILE commitlog/\\x1b[2J: " in out
     assert "\x1b" not in out, "a terminal takes no name as a command"
-    assert "CQ_MISSING consumequeue/TopicTest/0: 60 messages of the commit log have no entry" in out
+    assert "CQ_MISSING consumequeue/TopicTest/0: 60 messages of the commit log without an entry" in out
     assert "LOG_BAD_CRC commitlog/00000000000000000000: byte 0: a body whose CRC-32 is not that of the record" in out
     assert out.endswith("3 findings\n")
 
