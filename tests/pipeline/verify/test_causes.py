@@ -11,7 +11,6 @@ import pytest
 
 from pipeline.verify.finding_codes import CODES, SEVERITIES, root_of
 from tests.runs.in_session import Pullsim, pullsim_in
-from tests.runs.sampling import sampled
 from tests.truth import golden5
 from tests.truth.golden import needs_golden, recovery
 from tests.truth.golden5 import needs_golden5
@@ -42,7 +41,7 @@ def objects(out: str, row: str) -> Objects:
 
 
 @needs_golden
-@pytest.mark.parametrize("name", sampled(TORN, 4))
+@pytest.mark.parametrize("name", TORN)
 def test_a_torn_store_has_the_causes_of_its_damage(pullsim: Pullsim, stores: Path, name: str) -> None:
     code, out, err = pullsim("verify", stores / name, "--format", "json")
     assert code == 1, err
