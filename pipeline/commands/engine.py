@@ -50,6 +50,11 @@ class Engine:
         """Whether Spark was asked for: by --master, --conf or spark-submit."""
         return self.master is not None or bool(self.conf) or "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
 
+    @property
+    def may_work_here(self) -> bool:
+        """Whether this process may do work that is small without Spark: nobody asked for Spark, and all paths are local."""
+        return not self.is_spark_given and not given_uris()
+
     @contextmanager
     def session(
         self,

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import click
 
 from pipeline.commands.cli import ExampleCommand, cli
-from pipeline.commands.engine import Engine, Jobs, engine_options, given_uris
+from pipeline.commands.engine import Engine, Jobs, engine_options
 from pipeline.commands.given_settings import GivenSettings, rules_option, settings_options
 from pipeline.commands.new_run import now, run_id
 from pipeline.commands.options import check_alone, check_needed, lake_option, metrics_at, require_lasting_port
@@ -105,7 +105,7 @@ def import_command(
         now=now,
         progress=progress_to_stderr,
     )
-    needs_spark = follow or engine.is_spark_given or bool(given_uris())
+    needs_spark = follow or not engine.may_work_here
     if not needs_spark:
         require_store(store)
         progress_to_stderr(broker_settings.told_version)

@@ -48,13 +48,13 @@ def require_before_spark(root: str, *names: Names) -> None:
     Raises:
         LakeError: as in `Names.require`.
     """
+    given = [one for one in names if one != Names()]
+    if not given:
+        return
     from pipeline.embedded.database import EmbeddedLake
     from pipeline.embedded.opened_tables import NotSupportedError
     from pipeline.embedded.questions import errors_told
 
-    given = [one for one in names if one != Names()]
-    if not given:
-        return
     try:
         with errors_told():
             ask = asked_of(EmbeddedLake(root))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.commands.cli import ExampleCommand, cli
-from pipeline.commands.engine import Engine, engine_options, given_uris
+from pipeline.commands.engine import Engine, engine_options
 from pipeline.commands.given_settings import GivenSettings, settings_options
 from pipeline.commands.listed import Names, require_before_spark
 from pipeline.commands.new_run import run_id
@@ -24,6 +24,7 @@ from pipeline.terminal import progress_to_stderr, safe_text, say
 from store_format.errors import printable
 
 if TYPE_CHECKING:
+    from pipeline.export.export_store import Exported
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.settings.settings import BrokerSettings
     from pipeline.tasks.work import Tasks, Work
@@ -75,11 +76,34 @@ def export_command(
     """Write the tables of a broker as a STORE directory, with every byte and the files' times.
 
     The result is the imported store, or its state after the broker's start. STORE is a local directory that does not exist yet or is empty;
-    it appears only when it is complete.
+    it appears only when it is complete. Spark is not needed for a small store of a local lake; --master and --conf ask for Spark.
 
     With --topic, --from or --to the result is a smaller store that a broker loads: messages keep their queue offsets and get new offsets in
     the commit log, and so new message ids. A time is ISO 8601, in UTC unless it names a zone, or @ms since 1970.
     """
+    from pipeline.export.small_export import export_small_store
+
+    require_before_spark(lake, *(Names(topic=topic, broker=broker) for topic in topics))
+    done: Exported | None = None
+    if engine.may_work_here and not (topics or first or after):
+        tell = progress_to_stderr if engine.verbose else lambda _: None
+        done = export_small_store(lake, broker, store, run_id=run_id(), progress=progress_to_stderr, tell=tell)
+    done = done or _export_with_spark(engine, lake, broker, store, topics, first, after)
+    say(
+        f"{done.store}: {counted(done.files, 'file')} of broker {done.broker!r}, with {counted(done.messages, 'message')}; "
+        f"{counted(done.bytes, 'byte')} written"
+    )
+
+
+def _export_with_spark(
+    engine: Engine,
+    lake: str,
+    broker: str | None,
+    store: str,
+    topics: tuple[str, ...],
+    first: tuple[int, bool] | None,
+    after: tuple[int, bool] | None,
+) -> Exported:
     from pipeline.export.export_part import export_part
     from pipeline.export.export_store import export_store
     from pipeline.export.part_plan import Bound, Part
@@ -87,7 +111,6 @@ def export_command(
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.lake.session import INTERPRETED_PLANS
 
-    require_before_spark(lake, *(Names(topic=topic, broker=broker) for topic in topics))
     part = Part(topics=topics, first=first and Bound(*first), after=after and Bound(*after))
     is_whole = part == Part()
     # Spark itself reads what says where the rows are, and those only that its tasks cannot
@@ -97,11 +120,7 @@ def export_command(
     ) as spark:
         opened = OpenedBroker.of(spark, lake, broker)
         write = export_store if is_whole else partial(export_part, part=part)
-        done = write(opened, store, run_id=run_id(), progress=progress_to_stderr)
-    say(
-        f"{done.store}: {counted(done.files, 'file')} of broker {done.broker!r}, with {counted(done.messages, 'message')}; "
-        f"{counted(done.bytes, 'byte')} written"
-    )
+        return write(opened, store, run_id=run_id(), progress=progress_to_stderr)
 
 
 @cli.command("verify", cls=ExampleCommand, example="pullsim verify /data/rocketmq/store --lake lake")
@@ -155,10 +174,10 @@ def verify_command(
 @contextmanager
 def _checking(engine: Engine, store: str, lake: str | None, broker: str | None) -> Iterator[tuple[Tasks, int, OpenedBroker | None]]:
     """What checks the files, how many tasks run at once, and the broker of the lake: this process where a small store is checked alone."""
-    if lake is None and not engine.is_spark_given and not given_uris():
+    if lake is None and engine.may_work_here:
         from pipeline.files.given_files import require_store
         from pipeline.files.store_files import local_path
-        from pipeline.importing.small_store import is_small_store
+        from pipeline.tasks.small_work import is_small_store
         from pipeline.tasks.work import DriverTasks
 
         require_store(store)

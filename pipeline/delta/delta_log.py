@@ -70,23 +70,6 @@ def run_of(path: str, version: int) -> str | None:
     return run
 
 
-def reader_features(path: str, version: int) -> set[str] | None:
-    """The Delta features that a reader of `version` must support, from the version's checksum file.
-
-    Returns:
-        Names of the features; None where the file is missing or cannot be read.
-    """
-    filesystem, folder = _log_folder(path)
-    try:
-        with filesystem.open_input_file(f"{folder}/{version:020d}.crc") as checksum:
-            protocol = json.loads(checksum.read())["protocol"]
-            known = {1: set[str](), 2: {"columnMapping"}}.get(protocol["minReaderVersion"])
-            named = known is None and protocol["readerFeatures"]
-            return set(named) if isinstance(named, list) else known
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # Delta's protocol does not require the checksum file
-        return None
-
-
 def _object(text: str | None) -> dict[str, Any]:
     """The JSON object in a text; empty where the text is no JSON object, as in commits of other programs."""
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -67,6 +68,15 @@ def _features(protocol: ProtocolVersions) -> set[str]:
 def added_files(table: DeltaTable) -> pa.Table:
     """The files of a Delta table: `path` below the table's folder as the log spells it, and `partition.NAME` for each partition column."""
     return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()  # pa.table imports pandas
+
+
+def files_with(table: DeltaTable, column: str, value: str) -> list[str]:
+    """Paths, below the table's folder, of the files that may have rows with `value` in the column of texts `column`, by statistics."""
+    files = added_files(table)
+    names, none = files["path"].to_pylist(), [None] * len(files)
+    least, most = (files[f"{end}.{column}"].to_pylist() if f"{end}.{column}" in files.column_names else none for end in ("min", "max"))
+    found = zip(names, least, most, strict=True)
+    return [unquote(name) for name, low, high in found if low is None or high is None or low <= value <= high]
 
 
 def plain_message(error: Exception) -> str:

@@ -28,7 +28,7 @@ from pipeline.files.store_files import local_path
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.rows.log_records import RECORD_COLUMNS, write_records
 from pipeline.schema import tables as t
-from pipeline.tasks.computed_once import computed_once
+from pipeline.tasks.work import SparkWork
 from store_format.big_endian import Bytes
 from store_format.errors import StoreError
 from store_format.files.mapped_files import FILE_NAME_DIGITS, offset_to_file_name
@@ -59,7 +59,7 @@ def export_part(broker: OpenedBroker, store: str, *, part: Part, run_id: str, pr
         plan, moved = moved_messages(entries, sizes["mappedFileSizeCommitLog"])
         progress(f"writing {plan.end - plan.file_size:,} bytes of commit log, and the queues")
         queued = entries.join(moved.select("physicOffset", "newOffset"), "physicOffset")
-        files = computed_once(_log_files(moved, plan).unionByName(_queue_files(entries, sizes["mappedFileSizeConsumeQueue"])))
+        files = SparkWork(_log_files(moved, plan).unionByName(_queue_files(entries, sizes["mappedFileSizeConsumeQueue"]))).once()
         made, _ = written(files, folder, _create)
         messages, size = _write_log(broker, folder, moved, plan)
         size += _write_queues(folder, queued, sizes)
@@ -100,7 +100,7 @@ def _file_name(offset: Column) -> Column:
 def _write_log(broker: OpenedBroker, folder: StoreFolder, moved: DataFrame, plan: LogPlan) -> tuple[int, int]:
     """Write the messages to the commit log; returns their number and their bytes."""
     rows = broker.table(t.COMMIT_LOG).select(*RECORD_COLUMNS).join(moved.select("physicOffset", "newOffset"), "physicOffset")
-    count, size = written(rows.sortWithinPartitions("newOffset"), folder, partial(_write_records, plan.file_size))
+    count, size = written(SparkWork(rows.sortWithinPartitions("newOffset")), folder, partial(_write_records, plan.file_size))
     expected = moved.count()
     if count != expected:
         raise StoreError("commit_log", f"a row for each of {expected} messages", f"{count} rows", hint="import the store again")
@@ -115,7 +115,7 @@ def _write_queues(folder: StoreFolder, queued: DataFrame, sizes: dict[str, Any])
     queue_size = sizes["mappedFileSizeConsumeQueue"]
     file = F.floor(F.col("queueOffset") * CQ_STORE_UNIT_SIZE / queue_size)
     placed = queued.repartition("topic", "queueId", file).sortWithinPartitions("topic", "queueId", "queueOffset")
-    return written(placed, folder, partial(_write_units, queue_size))[1]
+    return written(SparkWork(placed), folder, partial(_write_units, queue_size))[1]
 
 
 def _write_others(broker: OpenedBroker, folder: StoreFolder, part: Part, plan: LogPlan, moved: DataFrame, sizes: dict[str, Any]) -> int:

@@ -18,8 +18,6 @@ from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.files.output_file import OutputError
@@ -32,7 +30,7 @@ from pipeline.rows.log_records import RECORD_COLUMNS, write_records
 from pipeline.rows.unmapped_files import FOLDER
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
-from pipeline.tasks.computed_once import kept
+from pipeline.tasks.work import DriverTasks, SparkTasks, SparkWork, Tasks, Work
 from store_format.errors import StoreError
 from store_format.files.mapped_files import offset_to_file_name
 from store_format.layout import CQ_STORE_UNIT_SIZE
@@ -68,7 +66,7 @@ class Exported:
 
 
 def export_store(broker: OpenedBroker, store: str, *, run_id: str, progress: Progress) -> Exported:
-    """Write the store of one broker.
+    """Write the store of one broker, by tasks of the lake's session; by this process where the lake has none.
 
     `store` is a local directory to create; it may exist if it is empty.
 
@@ -76,14 +74,16 @@ def export_store(broker: OpenedBroker, store: str, *, run_id: str, progress: Pro
         OutputError: the directory cannot be created.
         LakeError: an earlier pullsim, which did not keep all files, filled the lake, or the store was followed.
         StoreError: the tables do not have the imported bytes, or a file cannot be written.
+        NoSessionError: the lake has no session, and only Spark reads one of its tables.
         After any error there is no directory `store`.
     """
     row = broker.require_files()
-    files = broker.table(t.STORE_FILE).select("kind", "path", "length", "wrote", "mtimeMs")
-    with folder_beside(store, broker.lake, run_id) as folder, kept(files.repartition(tasks_at_once(broker.lake.spark))) as files:
-        made, messages, size = _write_all(broker, folder, files, row["mappedFileSizeCommitLog"], progress)
+    tasks: Tasks = SparkTasks(broker.lake.spark) if broker.lake.has_session else DriverTasks()
+    with folder_beside(store, broker.lake, run_id) as folder:
+        files = _files(tasks, broker)
+        made, messages, size = _write_all(tasks, broker, folder, files, row["mappedFileSizeCommitLog"], progress)
         progress("setting the times of the files")
-        written(files.where(F.col("kind") != FOLDER), folder, close_files)
+        written(files, folder, close_files)
     return Exported(store=local_path(store), broker=broker.name, files=made, messages=messages, bytes=size)
 
 
@@ -114,18 +114,31 @@ def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_all(broker: OpenedBroker, folder: StoreFolder, files: DataFrame, log_size: int, progress: Progress) -> tuple[int, int, int]:
+def _files(tasks: Tasks, broker: OpenedBroker) -> Work:
+    """The files of the store, in tasks that run at the same time."""
+    columns = ("kind", "path", "length", "wrote", "mtimeMs")
+    if not broker.lake.has_session:
+        return tasks.of_rows(broker.rows(t.STORE_FILE)).select(columns)
+    return SparkWork(broker.table(t.STORE_FILE)).select(columns).spread(tasks_at_once(broker.lake.spark)).once()
+
+
+def _write_all(
+    tasks: Tasks, broker: OpenedBroker, folder: StoreFolder, files: Work, log_size: int, progress: Progress
+) -> tuple[int, int, int]:
     """Write all files of a store; returns the numbers of files and records, and all bytes."""
     writes: tuple[Write, ...] = (partial(_write_records, log_size), partial(_write_placed, entries_of), partial(_write_placed, range_of))
     progress("making the files")
     with ThreadPoolExecutor(len(writes) + 2) as pool:
         created = pool.submit(written, files, folder, create_files)
-        jobs = [pool.submit(_write_rows, broker, folder, *each, created) for each in zip(WRITTEN, writes, strict=True)]
-        expected = pool.submit(_records_of, broker)
+        jobs = [pool.submit(_write_rows, tasks, broker, folder, *each, created) for each in zip(WRITTEN, writes, strict=True)]
+        expected = pool.submit(_records_of, tasks, broker)
         try:
             made, _ = created.result()
             progress(f"writing {made:,} files")
             found = [job.result() for job in jobs]
+        except BaseException:  # such as Ctrl-C
+            tasks.cancel()
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
     messages = found[0][0]
@@ -136,22 +149,22 @@ def _write_all(broker: OpenedBroker, folder: StoreFolder, files: DataFrame, log_
 
 
 def _write_rows(
-    broker: OpenedBroker, folder: StoreFolder, what: WrittenTable, write: Write, created: Future[tuple[int, int]]
+    tasks: Tasks, broker: OpenedBroker, folder: StoreFolder, what: WrittenTable, write: Write, created: Future[tuple[int, int]]
 ) -> tuple[int, int]:
-    """Write the rows of a table when `created` is done; Spark plans them before."""
+    """Write the rows of a table when `created` is done; they are planned before."""
     table, columns, near = what
-    frame, rows_of = rows_for_tasks(broker, table, columns, column=near)
+    work, rows_of = rows_for_tasks(tasks, broker, table, columns, column=near)
     created.result()
-    return written(frame, folder, write, rows_of)
+    return written(work, folder, write, rows_of)
 
 
-def _records_of(broker: OpenedBroker) -> int:
-    total = broker.table(t.COMMIT_LOG_SEGMENT).select("recordCount").agg(F.sum("recordCount")).first()
-    return (total[0] or 0) if total else 0
+def _records_of(tasks: Tasks, broker: OpenedBroker) -> int:
+    work, rows_of = rows_for_tasks(tasks, broker, t.COMMIT_LOG_SEGMENT, ("recordCount",), column="firstPhysicOffset")
+    return _total(work.mapped(partial(_count_records, rows_of), _COUNT_DDL))[0]
 
 
-def written(frame: DataFrame, folder: StoreFolder, write: Write, rows_of: RowsOf = iter) -> tuple[int, int]:
-    """Write the rows of a frame, or the rows that `rows_of` makes of them, with `write` in tasks; returns the rows and bytes written.
+def written(work: Work, folder: StoreFolder, write: Write, rows_of: RowsOf = iter) -> tuple[int, int]:
+    """Write the rows of tasks, or the rows that `rows_of` makes of them, with `write`; returns the rows and bytes written.
 
     A task keeps its files open from one batch to the next, since a page fault in a mapped file costs more than writing the page.
     """
@@ -162,9 +175,13 @@ def written(frame: DataFrame, folder: StoreFolder, write: Write, rows_of: RowsOf
         rows, size = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
         yield pa.RecordBatch.from_pylist([{"count": rows, "bytes": size}], schema=_COUNT)
 
-    zero = F.lit(0)
-    total = frame.mapInArrow(run, _COUNT_DDL).agg(F.coalesce(F.sum("count"), zero), F.coalesce(F.sum("bytes"), zero)).first()
-    return (0, 0) if total is None else (total[0], total[1])
+    return _total(work.mapped(run, _COUNT_DDL))
+
+
+def _total(counted: Work) -> tuple[int, int]:
+    """The sums of the counts and bytes that tasks tell."""
+    rows = counted.rows()
+    return sum(row["count"] for row in rows), sum(row["bytes"] for row in rows)
 
 
 # what tasks do ----------------------------------------------------------
@@ -185,8 +202,14 @@ def create_files(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
 def close_files(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
     """Set the modification times of the files of rows of store_file, after all writes; returns the number of files, and 0 for the bytes."""
     for row in files.to_pylist():
-        opened.folder.close(row["path"], max(row["mtimeMs"] or 0, 0))
+        if row["kind"] != FOLDER:
+            opened.folder.close(row["path"], max(row["mtimeMs"] or 0, 0))
     return len(files), 0
+
+
+def _count_records(rows_of: RowsOf, batches: Batches) -> Batches:
+    count = sum(sum(batch.column("recordCount").to_pylist()) for batch in rows_of(batches))
+    yield pa.RecordBatch.from_pylist([{"count": count, "bytes": 0}], schema=_COUNT)
 
 
 def _write_records(log_size: int, files: OpenFiles, rows: pa.RecordBatch) -> tuple[int, int]:

@@ -41,6 +41,7 @@ from pipeline.rows.topic_partitions import NULL_PARTITION
 from pipeline.rows.unmapped_files import file_ranges, other_files
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_schema, arrow_table
+from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.tasks.task_rows import TaskRows, rows_as_they_are
@@ -132,7 +133,7 @@ def import_store(
     lake.at = lake.newest()  # the import depends on nothing that was read of the lake before
     writer = LakeWriter(lake, run_id=run_id, what="import", broker=broker)
     placement = _placement(writer, loaded, layout)
-    progress(f"writing {loaded.messages:,} messages and {loaded.queue_count:,} queues")
+    progress(f"writing {counted(loaded.messages, 'message')} and {counted(loaded.queue_count, 'queue')}")
     timer = timer_rows(tasks, store, broker, settings)
     rows = (*_rows_of_files_and_queues(tasks, loaded, files, broker), index.entries, *timer)
     broker_row = _broker_row(loaded, broker, settings, index.sizes, placement.layout, as_found)

@@ -5,7 +5,6 @@ The functions that read the store and write the tables' files are those that tas
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from pipeline.delta.delta_sql import Placement
@@ -15,11 +14,9 @@ from pipeline.importing.import_store import Imported
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.schema.tables import IMPORTED, LAKE_VERSION, Layout
+from pipeline.tasks import small_work
 from pipeline.tasks.work import NoSessionError
 
-# bytes on disk, and files and folders, that one process reads in about the time that a session takes to start
-_MOST_BYTES = 128 << 20
-_MOST_FILES = 1000
 # of the tables by queue, where the driver writes them
 _PLACEMENT = Placement("partitioned", named_folders=True)
 
@@ -69,8 +66,8 @@ def _why_not_small(lake_root: str, store_path: str, layout: Layout | None) -> st
         return "the store and the lake must be local folders"
     if layout == "clustered":
         return "the layout is clustered"
-    if not is_small_store(local_path(store_path)):
-        return f"the store has more than {_MOST_BYTES >> 20} MiB, or more than {_MOST_FILES:,} files"
+    if not small_work.is_small_store(local_path(store_path)):
+        return f"the store has more than {small_work.MOST_BYTES >> 20} MiB, or more than {small_work.MOST_FILES:,} files"
     return None
 
 
@@ -85,21 +82,3 @@ def _why_spark_writes(lake: Lake, broker: str) -> str | None:
     if table is None and not writer.commits_without_spark:
         table = LAKE_VERSION
     return None if table is None else f"only Spark writes the table {table.name} of this lake"
-
-
-def is_small_store(store_path: str) -> bool:
-    """Whether one process is done with a store before a session of Spark has started.
-
-    The bytes that the store has on disk, and its files and folders, are few then; log files have holes where nothing was written.
-    """
-    used = found = 0
-    for folder, _, names in os.walk(store_path):
-        found += 1 + len(names)
-        for name in names[:_MOST_FILES]:
-            try:
-                used += os.stat(os.path.join(folder, name)).st_blocks * 512
-            except OSError:  # the import names the file
-                continue
-        if found > _MOST_FILES or used > _MOST_BYTES:
-            return False
-    return True

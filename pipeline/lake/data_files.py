@@ -1,6 +1,6 @@
 """Let Python tasks read the rows of a large table directly from its Parquet files.
 
-Delta lists the files of a table's version, and each Spark task reads some of them. Spark's own reader turns columns into rows and back into
+The table's log lists the files of its version, and each task reads some of them. Spark's own reader turns columns into rows and back into
 columns for the Python task; that takes longer than the rest of an export.
 """
 
@@ -14,12 +14,13 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
 
+from pipeline.delta.small_table import files_with
 from pipeline.files.store_files import is_uri
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import tasks_at_once
 from pipeline.schema.table import Table
+from pipeline.tasks.work import SparkWork, Tasks, Work
 from store_format.errors import StoreError
 
 Batches = Iterator[pa.RecordBatch]
@@ -32,32 +33,33 @@ _ROWS_A_BATCH, _LEAST_ROWS = 8192, 32
 _BYTES_A_BATCH = 32 << 20
 # columns with few distinct values, which are read as dictionaries, as the files store them
 _FEW_VALUES = ("bornHost", "storeHost")
-# Delta features with which a table's Parquet files alone do not show its rows or column names
-_NOT_PLAIN = {"deletionVectors", "columnMapping"}
 
 
 def rows_for_tasks(
-    broker: OpenedBroker, table: Table, columns: tuple[str, ...], *, column: str
-) -> tuple[DataFrame, Callable[[Batches], Batches]]:
-    """A DataFrame of tasks, and a function that turns a task's batches into batches of the broker's rows with `columns`.
+    tasks: Tasks, broker: OpenedBroker, table: Table, columns: tuple[str, ...], *, column: str
+) -> tuple[Work, Callable[[Batches], Batches]]:
+    """The work of tasks, and a function that turns a task's batches into batches of the broker's rows with `columns`.
 
     Rows with near values of `column` are in the same task or in neighbouring tasks, so that a task writes to one part of the output.
-    Spark reads the table itself if it is not on a local or shared file system, or uses a Delta feature of _NOT_PLAIN.
+    Spark reads the table itself if it is not on a local or shared file system, or if its files alone do not have its rows.
+
+    Raises:
+        NoSessionError: only Spark can read the table, and there is no session.
     """
-    lake, rows = broker.lake, broker.table(table)
     paths = plain_files(broker, table)
     if paths is None:
-        return rows.select(*columns), iter
-    tasks = max(-(-len(paths) // _FILES_A_TASK), tasks_at_once(lake.spark))
-    return lake.spark.range(0, tasks, 1, tasks), partial(_rows_of_tasks, split_among(_places(paths, column), tasks), broker.name, columns)
+        return SparkWork(broker.table(table).select(*columns)), iter
+    count = max(-(-len(paths) // _FILES_A_TASK), tasks_at_once(broker.lake.spark) if broker.lake.has_session else 1)
+    return tasks.of_items(range(count)), partial(_rows_of_tasks, split_among(_places(paths, column), count), broker.name, columns)
 
 
 def plain_files(broker: OpenedBroker, table: Table) -> list[str] | None:
-    """Paths of the Parquet files that have the broker's rows of a table; None where only Spark can read the table."""
+    """Paths of the Parquet files that have the broker's rows of a table, and perhaps others; None where only Spark can read the table."""
     lake = broker.lake
-    if is_uri(lake.root) or _NOT_PLAIN & lake.reader_features(table):
-        return None
-    return [path.removeprefix("file:") for path in broker.table(table).inputFiles()]
+    if table.name not in lake.at.tables:
+        return []
+    found = None if is_uri(lake.root) else lake.opened(table)
+    return None if found is None else [f"{lake.path(table.name)}/{path}" for path in files_with(found, "brokerName", broker.name)]
 
 
 def _places(paths: list[str], column: str) -> dict[str, tuple[int, int]]:

@@ -9,19 +9,21 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from operator import itemgetter
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.delta.damaged_files import RESTORE
-from pipeline.delta.delta_log import delta_version, reader_features
+from pipeline.delta.delta_log import delta_version
 from pipeline.delta.delta_sql import delta
-from pipeline.delta.small_table import has_plain_path, plain_message, small_table
+from pipeline.delta.small_table import has_plain_path, opened_table, plain_message, small_table
 from pipeline.files.store_files import is_uri
 from pipeline.lake.committed import LakeVersion, chosen_broker, lake_root, no_lake, require_tables_version, require_there
 from pipeline.lake.lake_errors import LakeConflictError, LakeError
@@ -136,6 +138,22 @@ class Lake:
         self.read.add(table.name)
         return arrow_schema(table).empty_table() if version is None else self._rows_at(table, version)
 
+    def opened(self, table: Table) -> DeltaTable | None:
+        """A written table at this version of the lake, to read its log; None where only Spark reads the table.
+
+        Raises:
+            LakeError: the table's log is damaged.
+        """
+        version, path = self.at.tables[table.name], self.path(table.name)
+        self.read.add(table.name)
+        with _named_in_errors(path, version):
+            return opened_table(path, version, to_read=True) if has_plain_path(path) else None
+
+    def columns(self, table: Table) -> list[str]:
+        """The names of the columns that a table has at this version of the lake."""
+        found = self.opened(table) if table.name in self.at.tables else None
+        return self.table(table).columns if found is None else pa.schema(found.schema()).names
+
     def _rows_at(self, table: Table, version: int) -> pa.Table:
         """All rows of a small table at a Delta version.
 
@@ -143,10 +161,8 @@ class Lake:
             LakeError: the table's log or one of its files is damaged.
         """
         path, schema = self.path(table.name), arrow_schema(table)
-        try:
+        with _named_in_errors(path, version):
             found = small_table(path, version, schema) if has_plain_path(path) else None
-        except (DeltaError, OSError, pa.ArrowInvalid) as error:
-            raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}; {RESTORE}") from error
         if found is None:
             rows = self.spark.read.format("delta").option("versionAsOf", version).load(path)
             none = self.spark.createDataFrame([], table.schema)
@@ -170,12 +186,6 @@ class Lake:
         """The Delta features that a table uses."""
         detail = self.spark.sql(f"DESCRIBE DETAIL {delta(self.path(table.name))}").first()
         return set() if detail is None else set(detail["tableFeatures"])
-
-    def reader_features(self, table: Table) -> set[str]:
-        """The Delta features that readers of a table must support; all its features where the log does not show which ones."""
-        version = self.at.tables.get(table.name)
-        found = None if version is None else reader_features(self.path(table.name), version)
-        return self.features(table) if found is None else found
 
     def versions(self) -> DataFrame:
         """All rows of lake_version, also those after this version."""
@@ -217,6 +227,15 @@ def changes(lake: Lake, stop: threading.Event) -> Iterator[LakeVersion]:
         if newest != lake.at:
             lake.at = newest
             yield newest
+
+
+@contextmanager
+def _named_in_errors(path: str, version: int) -> Iterator[None]:
+    """Turn errors of the block, which reads the Delta table `path`, into a LakeError that names the table."""
+    try:
+        yield
+    except (DeltaError, OSError, pa.ArrowInvalid) as error:
+        raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}; {RESTORE}") from error
 
 
 def _file_on_the_way(path: str) -> str | None:

@@ -28,7 +28,7 @@ class OpenedBroker:
     name: str
 
     @classmethod
-    def of(cls, spark: SparkSession, root: str, name: str | None) -> OpenedBroker:
+    def of(cls, spark: SparkSession | None, root: str, name: str | None) -> OpenedBroker:
         """The broker `name` of the lake in the directory `root`; the only broker of the lake where `name` is None.
 
         Raises:
@@ -85,7 +85,7 @@ class OpenedBroker:
             LakeError: the tables lack some file of the store: it was imported by an older release, or followed since the import.
         """
         row, root = self.row(), self.lake.root
-        if row is None or "path" not in self.lake.table(STORE_FILE).columns:
+        if row is None or "path" not in self.lake.columns(STORE_FILE):
             raise LakeError(f"{root}: expected every file of broker {self.name!r} in store_file, found a part; import the store again")
         if row["followedFrom"] is not None:
             raise LakeError(f"{root}: expected a store that was imported as a whole, found {self.name!r} followed; import it again")

@@ -62,7 +62,7 @@ def verify_lake(broker: OpenedBroker, path: str, settings: BrokerSettings, progr
     loaded, files = rows_of_store(tasks, StoreFiles(path), broker.name, settings, as_found=as_found)
     progress("comparing the tables with the store")
     expected = files.once()
-    compared = computed_once(_compared_rows(broker, loaded))
+    compared = computed_once(_compared_rows(tasks, broker, loaded))
     findings = [_files(broker, expected.frame), _bytes(compared, expected, loaded.store)]
     entries = broker.table(t.CONSUME_QUEUE_SEGMENT).mapInArrow(unpack, t.CONSUME_QUEUE.schema)
     of_segments = "the rows are not the entries of consume_queue_segment"
@@ -113,7 +113,7 @@ def _bytes(compared: DataFrame, expected: Work, store: StoreFiles) -> DataFrame:
     return told.unionByName(both.select(*_finding("TABLE_BYTES", "path", text)))
 
 
-def _compared_rows(broker: OpenedBroker, loaded: LoadedStore) -> DataFrame:
+def _compared_rows(tasks: SparkTasks, broker: OpenedBroker, loaded: LoadedStore) -> DataFrame:
     store = loaded.store
     compare: tuple[Compare, ...] = (
         partial(_compare_records, OpenLog(store), loaded.sizes.commit_log),
@@ -122,8 +122,8 @@ def _compared_rows(broker: OpenedBroker, loaded: LoadedStore) -> DataFrame:
     )
     found = []
     for (table, columns, near), held in zip(WRITTEN, compare, strict=True):
-        rows, rows_of = rows_for_tasks(broker, table, columns, column=near)
-        found.append(rows.mapInArrow(partial(_run, held, rows_of), _DDL))
+        rows, rows_of = rows_for_tasks(tasks, broker, table, columns, column=near)
+        found.append(rows.mapped(partial(_run, held, rows_of), _DDL).frame)
     return reduce(DataFrame.unionByName, found)
 
 

@@ -14,6 +14,7 @@ from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema.tables import COMMIT_LOG, CONSUME_QUEUE_SEGMENT
 from tests.makers.lakes import import_as, tiny_store
+from tests.makers.started_stores import CLEAN, TORN, files_only, started
 from tests.makers.store_trees import Tree, differing, tree
 from tests.runs.in_session import pullsim_in
 from tests.runs.replaying import BROKER, import_into, lake_of
@@ -26,20 +27,6 @@ if TYPE_CHECKING:
 
     from pipeline.schema.table import Table
     from tests.runs.in_session import Pullsim
-
-# stores of a clean shutdown; `ext` has a queue extension, of which `torn-ext-missing` lost the files
-CLEAN = ("basic", "cleaned", "ext", "holes", "preblank0", "preblank1", "small", "torn-ext-missing", "window")
-# stores that load or start changes: files cut, made and deleted, with and without an abort file
-TORN = (
-    "torn-bad-magic",
-    "torn-commitlog-missing",
-    "torn-cq-behind",
-    "torn-cq-topic-missing-abort",
-    "torn-half-message",
-    "torn-index-missing-abort",
-    "torn-last-file-zeroed",
-    "torn-tail-garbage",
-)
 
 
 @pytest.fixture
@@ -100,25 +87,6 @@ def test_a_store_of_5_5_0_comes_back_to_the_byte(spark: SparkSession, tmp_path: 
         assert differing(files_only(found, like=expected), files_only(expected, like=expected)) == []
 
 
-def started(store: Path, options: list[str]) -> Tree:
-    """The files of a store after the broker's load and start."""
-    from pipeline.files.store_files import StoreFiles
-    from pipeline.settings.settings import BrokerSettings
-    from pipeline.store.message_store import store_over
-    from pipeline.store.store_settings import store_settings
-
-    files = StoreFiles(str(store))
-    message_store = store_over(files, store_settings(files, BrokerSettings.from_sources(options=options)))
-    assert message_store.load()
-    assert message_store.start() == "ok"
-    changed = message_store.files
-    after: Tree = {name: found for name, found in tree(store).items() if tuple(name.split("/")) not in changed.deleted}
-    for path in changed.changes:
-        former = after.get("/".join(path))
-        after["/".join(path)] = (former[0] if former else -1, changed.content(path).tobytes())
-    return after
-
-
 @slow_proof
 @needs_golden
 def test_an_extension_comes_back_as_the_start_after_a_kill_leaves_it(spark: SparkSession, stores: Path, tmp_path: Path) -> None:
@@ -134,14 +102,9 @@ def test_an_extension_comes_back_as_the_start_after_a_kill_leaves_it(spark: Spar
     assert differing(files_only(found, like=expected), files_only(expected, like=expected)) == []
 
 
-def files_only(found: Tree, *, like: Tree) -> Tree:
-    """Without empty folders, and without the times of files that start made."""
-    files = {name: file for name, file in found.items() if file is not None}
-    return {name: (-1 if (like.get(name) or (0,))[0] == -1 else file[0], file[1]) for name, file in files.items()}
-
-
+@slow_proof  # without Spark: tests/pipeline/export/test_small_export.py
 @needs_golden
-@pytest.mark.parametrize("name", sampled(TORN, 1))
+@pytest.mark.parametrize("name", TORN)
 def test_a_store_that_start_changes_comes_back_as_start_leaves_it(spark: SparkSession, stores: Path, tmp_path: Path, name: str) -> None:
     options = [f"{setting}={value}" for setting, value in recovery(name)["config"].items() if setting in {"brokerRole", "brokerId"}]
     import_as(spark, tmp_path / "lake", stores / name, BROKER)

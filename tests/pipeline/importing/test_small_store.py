@@ -18,13 +18,13 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.importing import import_store as whole_module
-from pipeline.importing import small_store as module
 from pipeline.importing.import_store import Imported, import_store
 from pipeline.importing.small_store import import_small_store
 from pipeline.lake import lake_writer
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.main import run
 from pipeline.settings.settings import BrokerSettings
+from pipeline.tasks import small_work
 from store_format.errors import StoreError
 from tests.makers.lakes import MESSAGES, commits, file_rows, import_as, live_files, tiny_store
 from tests.runs.replaying import BROKER, NOON, answers_of
@@ -142,10 +142,10 @@ def test_spark_imports_what_only_spark_writes(clustered: Path, tmp_path: Path, m
     assert by_driver(clustered / "lake", store, BROKER) == "only Spark writes the table commit_log of this lake"
     assert isinstance(by_driver(lake, store), Imported)
     assert by_driver(lake, store, broker="another") == "the lake has other brokers"
-    monkeypatch.setattr(module, "_MOST_FILES", 5)
+    monkeypatch.setattr(small_work, "MOST_FILES", 5)
     assert by_driver(lake, store) == "the store has more than 128 MiB, or more than 5 files"
     monkeypatch.undo()
-    monkeypatch.setattr(module, "_MOST_BYTES", 1 << 10)
+    monkeypatch.setattr(small_work, "MOST_BYTES", 1 << 10)
     assert str(by_driver(lake, store)).startswith("the store has more than 0 MiB")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,7 @@ TORN = ("torn-bad-size", "torn-cq-behind", "torn-cq-file-missing", "torn-zero-mi
 
 
 @needs_golden
-@pytest.mark.parametrize("form", ["table", "json"])
-@pytest.mark.parametrize("name", sampled(TORN, 1))
+@pytest.mark.parametrize(("name", "form"), sampled(product(TORN, ("table", "json")), 1))
 def test_spark_finds_the_same(
     spark: SparkSession, stores: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, form: str
 ) -> None:

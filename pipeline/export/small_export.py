@@ -1,0 +1,49 @@
+"""Exports of small stores by the driver alone: the start of a Spark session would take longer than the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pipeline.export.export_store import Exported, Progress, export_store
+from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.schema.tables import STORE_FILE
+from pipeline.tasks import small_work
+from pipeline.tasks.work import NoSessionError
+
+
+def export_small_store(
+    lake_root: str, name: str | None, store: str, *, run_id: str, progress: Progress, tell: Callable[[str], None]
+) -> Exported | None:
+    """Export the store of one broker without Spark, where it is small and the driver can read all of its tables.
+
+    Args:
+        lake_root: local directory of the lake.
+        name: the broker's name; None for the lake's only broker.
+        store: as of `export_store`.
+        run_id: id of this run.
+        progress: called with a line for each step.
+        tell: called with a line that says who exports, and why it is Spark.
+
+    Returns:
+        The result; None where Spark has to export: there is no directory `store` then.
+
+    Raises:
+        OutputError, LakeError, StoreError: as `export_store`.
+    """
+    try:
+        broker = OpenedBroker.of(None, lake_root, name)
+        reason = _why_not_small(broker)
+        if reason is None:
+            tell("the driver exports, without Java")
+            return export_store(broker, store, run_id=run_id, progress=progress)
+    except NoSessionError as error:
+        reason = str(error)
+    tell(f"Spark exports: {reason}")
+    return None
+
+
+def _why_not_small(broker: OpenedBroker) -> str | None:
+    row = broker.require_files()
+    if row["maxPhyOffset"] - row["minPhyOffset"] > small_work.MOST_BYTES:
+        return f"the log has more than {small_work.MOST_BYTES >> 20} MiB"
+    return f"the store has more than {small_work.MOST_FILES:,} files" if len(broker.rows(STORE_FILE)) > small_work.MOST_FILES else None
