@@ -50,7 +50,8 @@ def rows_for_tasks(
     if paths is None:
         return SparkWork(broker.table(table).select(*columns)), iter
     count = max(-(-len(paths) // _FILES_A_TASK), tasks_at_once(broker.lake.spark) if broker.lake.has_session else 1)
-    return tasks.of_items(range(count)), partial(_rows_of_tasks, split_among(_places(paths, column), count), broker.name, columns)
+    split = [paths] if count == 1 else split_among(_places(paths, column), count)
+    return tasks.of_items(range(count)), partial(_rows_of_tasks, split, broker.name, columns)
 
 
 def plain_files(broker: OpenedBroker, table: Table) -> list[str] | None:
