@@ -14,6 +14,7 @@ import tarfile
 from importlib.resources import as_file, files
 from itertools import count
 from pathlib import Path
+from statistics import median
 
 from benchmarks.figures import Figure, Peer, held_against, median_seconds, timed_runs
 from benchmarks.made.synthetic_store import TOPIC_PREFIX
@@ -29,7 +30,7 @@ _ON_SPARK = ("--master", "local[*]")
 
 
 def measure_whole_way(stand: Stand) -> list[Figure]:
-    """Seconds of whole commands: imports, replays of a JSONL file, lag and a query."""
+    """Seconds of whole commands: imports, checks and exports of a small store, replays of a JSONL file, an upgrade, lag and a query."""
     small, lake, folder = small_store(stand.folder), stand.lake, stand.folder
     stand.close()  # a session beside the commands would take their memory and cores
     requests, written = folder / "pulls.jsonl", (str(folder / f"whole-{number}") for number in count())
@@ -50,25 +51,47 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
             written_again = seconds_to_write(Path(lakes[0]), folder / "rewritten")
             peer = Peer("pyarrow", "pyarrow writing the same tables, all cores", written_again)
         figures += held_against(f"whole {name}", seconds, "s", peer, target=target)
-        lakes.append(next(written))
+        if store is small and not more:
+            figures += _small_ways_back(store, lakes[0], folder, stand.repeats, version)
         if more:
+            lakes.append(next(written))
             figures += _work_of(name, Path(lakes[-1]), folder, "import", str(store), "--lake", lakes[-1], "--broker-name", BROKER)
         for done in lakes:
             shutil.rmtree(done)
-    answer = ("replay", "--lake", str(lake), "--requests", str(requests))
-    for name, out in (("replay to a table", ()), ("replay to a file", ("--out", str(folder / "answers.jsonl")))):
+    asked = ("--lake", str(lake), "--requests", str(requests))
+    answer = ("replay", *asked)
+    replays = 0.0
+    for name, out in (("replay to a table", ()), ("replay to a file", ("--no-messages", "--out", str(folder / "answers.jsonl")))):
         seconds = timed_runs(lambda out=out: run_pullsim(*answer, *out), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", loads, target="15 s" if stand.scale == 1 else "")
         figures += _work_of(name, lake, folder, *answer, *out)
+        replays = replays or 2 * median(seconds)
+    seconds = timed_runs(lambda: run_pullsim("upgrade", *asked, "--from", "4.9.3", "--to", "5.5.0", finds=True), stand.repeats)
+    figures += held_against("whole upgrade", seconds, "s", Peer("two replays", "two replays to a table", replays), target="ratio 1")
     for name, command in (("lag", ("lag",)), ("query", ("sql", "SELECT count(*) FROM consume_queue"))):
         seconds = timed_runs(lambda command=command: run_pullsim(*command, "--lake", str(lake)), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", version)
     return figures
 
 
-def run_pullsim(*arguments: str) -> None:
-    """Run one command in a process of its own; an error of it ends the benchmarks."""
-    subprocess.run([sys.executable, "-m", "pipeline.main", *arguments], check=True, capture_output=True)
+def _small_ways_back(store: Path, lake: str, folder: Path, repeats: int, version: Peer) -> list[Figure]:
+    """A small store checked, and written from its lake."""
+
+    def export() -> None:
+        run_pullsim("export", "--lake", lake, str(folder / "small-again"))
+        shutil.rmtree(folder / "small-again")
+
+    verified = timed_runs(lambda: run_pullsim("verify", str(store), finds=True), repeats)
+    return [
+        *held_against("whole small verify", verified, "s", version),
+        *held_against("whole small export", timed_runs(export, repeats), "s", version),
+    ]
+
+
+def run_pullsim(*arguments: str, finds: bool = False) -> None:
+    """Run one command in a process of its own; an error of it ends the benchmarks. One that `finds` something may end with 1."""
+    done = subprocess.run([sys.executable, "-m", "pipeline.main", *arguments], check=not finds, capture_output=True)
+    assert done.returncode <= 1, done.stderr
 
 
 def _work_of(name: str, lake: Path, folder: Path, *command: str) -> list[Figure]:

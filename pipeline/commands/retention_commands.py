@@ -12,7 +12,7 @@ import click
 from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, engine_option, engine_options
 from pipeline.commands.given_settings import GivenSettings, settings_options
-from pipeline.commands.options import broker_option, check_needed, format_option, lake_option, moment
+from pipeline.commands.options import check_needed, format_option, lake_option, moment
 from pipeline.settings.quantities import size_in_bytes
 from pipeline.terminal import progress_to_stderr, show_values
 
@@ -63,7 +63,7 @@ def _zone(_context: click.Context, _parameter: click.Parameter, value: str) -> Z
 @click.option(
     "--time-zone", "zone", callback=_zone, default="UTC", show_default=True, metavar="NAME", help="Zone of the broker's clock (deleteWhen)."
 )
-@broker_option
+@click.option("--broker", metavar="NAME", help="Only this broker; needed with --growth and --disk-size if the lake holds more than one.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -122,7 +122,8 @@ def retention_command(
             disk_used=disk_used,
         )
 
-    asked = AskedRetention(broker, form, topic is not None, limit, question)
+    of_one = growth is not None or disk_size is not None
+    asked = AskedRetention(broker, of_one, form, topic is not None, limit, question)
     if not engine.without_spark(lake, asked.show_quickly):
         asked.show(engine, lake)
 
@@ -132,7 +133,8 @@ class AskedRetention:
     """What losses are asked for.
 
     Attributes:
-        broker: name of the broker; None for the lake's only one.
+        broker: name of the broker; None for all brokers that have messages.
+        of_one: whether an option is of one broker's disk or log, so that there is an answer for one broker only.
         form: form of the rows.
         by_queue: whether a table has a row for each queue.
         limit: greatest number of rows, 0 for all; None for the default of the form.
@@ -140,6 +142,7 @@ class AskedRetention:
     """
 
     broker: str | None
+    of_one: bool
     form: str
     by_queue: bool
     limit: int | None
@@ -148,40 +151,44 @@ class AskedRetention:
     def show_quickly(self, lake: EmbeddedLake) -> None:
         """Show the losses with the embedded engine."""
         from pipeline.embedded.questions import errors_told
-        from pipeline.lake.asking import names_with
-        from pipeline.lake.committed import chosen_broker
 
         with errors_told():
-            found = self._found(lake.asked, chosen_broker(lake.root, self.broker, names_with(lake.asked)("brokerName", ("broker",))))
-        self._show(*found)
+            found = self._found(lake.asked, lake.root)
+        self._show(found)
 
     def show(self, engine: Engine, lake: str) -> None:
         """Show the losses with Spark."""
-        from pipeline.lake.opened_broker import OpenedBroker
+        from pipeline.lake.lake import Lake
         from pipeline.lake.views import asking
 
         with engine.session(reads=lake, broker=self.broker) as spark:
-            opened = OpenedBroker.of(spark, lake, self.broker)
-            found = self._found(asking(opened.lake), opened.name)
-        self._show(*found)
+            opened = Lake(spark, lake).require()
+            found = self._found(asking(opened), opened.root)
+        self._show(found)
 
-    def _found(self, ask: AskAll, broker: str) -> tuple[Forecast, list[Row]]:
-        from pipeline.delta.delta_sql import literal
+    def _found(self, ask: AskAll, root: str) -> list[tuple[Forecast, list[Row]]]:
+        """The forecast of each broker that is asked for, with its rows."""
         from pipeline.lag.retention import retention
+        from pipeline.lake.committed import chosen_broker
 
-        [[stored]] = ask([f"SELECT properties FROM broker WHERE brokerName = {literal(broker)}"])  # noqa: S608
-        return retention(ask, broker, self.question(stored["properties"] or {}))
+        [stored] = ask(["SELECT brokerName, properties, maxStoreTimestamp FROM broker ORDER BY brokerName"])
+        properties = {row["brokerName"]: row["properties"] or {} for row in stored}
+        asked = [row["brokerName"] for row in stored if row["maxStoreTimestamp"] is not None]
+        if self.of_one or self.broker is not None or len(asked) < 2:
+            asked = [chosen_broker(root, self.broker, list(properties))]
+        return [retention(ask, broker, self.question(properties[broker])) for broker in asked]
 
-    def _show(self, forecast: Forecast, rows: list[Row]) -> None:
-        from pipeline.lag.retention import COLUMNS
+    def _show(self, found: list[tuple[Forecast, list[Row]]]) -> None:
+        from pipeline.lag.retention import COLUMNS, first_losses_first
         from pipeline.listings.retention_list import show_retention
 
+        rows = first_losses_first(row for _, of_broker in found for row in of_broker)
         if self.form == "table":
-            show_retention(rows, by_queue=self.by_queue, limit=self.limit)
+            show_retention(rows, by_broker=len(found) > 1, by_queue=self.by_queue, limit=self.limit)
         else:
             cut = rows[: self.limit or None]
             show_values(COLUMNS, ([row[name] for name in COLUMNS] for row in cut), self.form)
-        if forecast.times_are_late:
+        if any(forecast.times_are_late for forecast, _ in found):
             progress_to_stderr(
                 "files of the commit log were written to later than the store's last message: they were copied without their times, "
                 "by which the broker deletes (cp -p and rsync -t keep them)"

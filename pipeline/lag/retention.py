@@ -9,7 +9,7 @@ messages in each file, then gets its loss. Columns that need no forecast come fr
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -55,7 +55,7 @@ SELECT r.*, s.shares
 FROM risk r
 LEFT JOIN shares s ON s.topic = r.topic AND s.queueId = r.queueId"""
 # columns by which rows are sorted, NULL last
-_ORDER = ("lossAt", "deletedAt", "consumerGroup", "topic", "queueId")
+_ORDER = ("lossAt", "deletedAt", "brokerName", "consumerGroup", "topic", "queueId")
 # columns of `_risks` that the rows have too, and those that the forecast adds
 _KNOWN = (
     "brokerName",
@@ -130,7 +130,12 @@ def retention(ask: AskAll, broker: str, question: RetentionQuestion) -> tuple[Fo
     found = _forecast(ask, broker, question)
     [risks] = ask([_risks(broker, question)])
     rows = [{name: row[name] for name in _KNOWN} | dict.fromkeys(_FORECAST) | _loss(found, row) for row in risks]
-    return found, sorted(rows, key=lambda row: [(row[name] is None, row[name]) for name in _ORDER])
+    return found, first_losses_first(rows)
+
+
+def first_losses_first(rows: Iterable[Row]) -> list[Row]:
+    """Rows of COLUMNS by the time of their loss, then by that of the deletion, then by name."""
+    return sorted(rows, key=lambda row: [(row[name] is None, row[name]) for name in _ORDER])
 
 
 def _forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast:

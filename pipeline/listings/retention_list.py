@@ -16,6 +16,7 @@ from pipeline.terminal import safe_text
 # reasons why no loss is foreseen: of messages that stay long enough, and of queues whose next message is not known
 _SAFE: Final = {IN_TIME, NOT_DELETED, "NOTHING_WAITS"}
 _UNKNOWN: Final = {"NO_OFFSET", "NO_QUEUE", NO_FILE}
+_BROKER: Final = Shown("brokerName", "Broker")
 _QUEUE: Final = Shown("queueId", "QID", Kind.COUNT)
 _NAMES: Final = (Shown("consumerGroup", "Group"), Shown("topic", "Topic"))
 _LOSSES: Final = (
@@ -28,15 +29,16 @@ _LOSSES: Final = (
 )
 
 
-def show_retention(rows: Sequence[Row], *, by_queue: bool, limit: int | None) -> None:
+def show_retention(rows: Sequence[Row], *, by_broker: bool, by_queue: bool, limit: int | None) -> None:
     """Print the rows of `retention`, the first losses first, and a verdict.
 
     Args:
         rows: a row for each group and queue.
+        by_broker: whether the table names the broker of a row.
         by_queue: whether the table has a row for each queue; else it has one for each group and topic.
         limit: greatest number of rows; 0 for all, None for TABLE_ROWS.
     """
-    columns = (*_NAMES, *((_QUEUE,) if by_queue else ()), *_LOSSES)
+    columns = (*((_BROKER,) if by_broker else ()), *_NAMES, *((_QUEUE,) if by_queue else ()), *_LOSSES)
     shown = list(rows) if by_queue else by_topic(rows)
     cut = shown[: TABLE_ROWS if limit is None else limit or None]
     values = [[row[column.name] for column in columns] for row in cut]
@@ -44,10 +46,10 @@ def show_retention(rows: Sequence[Row], *, by_queue: bool, limit: int | None) ->
 
 
 def by_topic(rows: Iterable[Row]) -> list[Row]:
-    """The rows of each group and topic as one, in the order of their first rows: sums, first times, greatest times to keep, each reason."""
-    folded: dict[tuple[str, str], list[Row]] = {}
+    """The rows of each broker, group and topic as one, in the order of their first rows: sums, first times, greatest hours, each reason."""
+    folded: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
-        folded.setdefault((row["consumerGroup"], row["topic"]), []).append(row)
+        folded.setdefault((row["brokerName"], row["consumerGroup"], row["topic"]), []).append(row)
     return [_folded(of_topic) for of_topic in folded.values()]
 
 
@@ -59,7 +61,7 @@ def _folded(rows: Sequence[Row]) -> Row:
         return min(known(name), default=None)
 
     return {
-        **{name: rows[0][name] for name in ("consumerGroup", "topic")},
+        **{name: rows[0][name] for name in ("brokerName", "consumerGroup", "topic")},
         **{name: sum(known(name)) if known(name) else None for name in ("lostMessages", "lossMessages")},
         **{name: first(name) for name in ("deletedAt", "lossAt")},
         "neededReservedHours": max(known("neededReservedHours"), default=None),

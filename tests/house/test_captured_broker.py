@@ -205,6 +205,7 @@ def test_captured_pulls_see_no_message_that_came_later(pullsim: Pullsim, capture
     assert told["measures"]["pulls that found messages"]["current"] == pytest.approx(recorded, rel=0.01)
 
 
+@slow_proof
 def test_a_filter_that_does_not_compile_is_said_to_let_everything_pass(pullsim: Pullsim, captured: Path) -> None:
     pull = ("--group", "g-main", "--topic", "orders", "--queue", 0, "--offset", 94, "--filter-type", "SQL92")
     code, out, err = pullsim("explain", "--lake", captured / "lake", *pull, "--expression", "a >")
@@ -215,6 +216,7 @@ def test_a_filter_that_does_not_compile_is_said_to_let_everything_pass(pullsim: 
     assert "does not compile" not in out
 
 
+@slow_proof
 def test_an_import_says_that_no_file_tells_the_length_of_queue_files(pullsim: Pullsim, captured: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     shutil.copytree(captured / "store", store)

@@ -14,6 +14,7 @@ from pipeline.files.unpacking import unpack
 from pipeline.main import run
 from tests.runs.doc_commands import SHOWN
 from tests.runs.in_session import Pullsim, pullsim_in
+from tests.runs.sampling import ALL
 from tests.truth.places import PROJECT
 
 if TYPE_CHECKING:
@@ -85,8 +86,10 @@ def test_the_examples_answers_of_the_real_broker_are_ours(
     pullsim: Pullsim = pullsim_in(spark, monkeypatch, capsys)
     lake = tmp_path / "lake"
     assert pullsim("import", store, "--lake", lake, "--properties", DEMO / "broker-a.conf")[0] == 0
-    code, out, err = pullsim("replay", "--lake", lake, "--requests", EXAMPLES / "trace.jsonl", "--compare", "--out", tmp_path / "out.jsonl")
-    assert (code, out.splitlines()[-1]) == (0, "30 compared, 0 differ"), err
+    if ALL:  # the pulls of the demo are answered in any run
+        trace = ("--requests", EXAMPLES / "trace.jsonl", "--compare", "--out", tmp_path / "out.jsonl")
+        code, out, err = pullsim("replay", "--lake", lake, *trace)
+        assert (code, out.splitlines()[-1]) == (0, "30 compared, 0 differ"), err
     code, out, err = pullsim("capture", EXAMPLES / "traffic.pcap", "--lake", lake)
     assert (code, "captured for broker broker-a: 121 pulls, 111 of them answered" in out) == (0, True), out + err
     code, out, err = pullsim("replay", "--lake", lake, "--at", "recorded-max", "--compare", "--out", tmp_path / "out.jsonl")

@@ -66,6 +66,7 @@ def test_examples_of_docstrings_give_what_they_show() -> None:
     assert all(">>>" in (one.__doc__ or "") for one in public)
 
 
+@slow_proof
 def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     assert len([line for line in blocks[0].splitlines() if line]) <= 5, "five lines to the first answer"

@@ -59,6 +59,10 @@ def test_recorded_answers_come_out_of_the_packets_that_carry_them(pullsim: Pulls
     theirs = [line["response"] for line in lines]
     assert [len(one["messages"]) for one in found] == [len(one["messages"]) for one in theirs]
 
+
+@slow_proof
+def test_captured_pulls_change_by_the_one_rule_of_4_9_8(pullsim: Pullsim, answered: tuple[Path, Path], tmp_path: Path) -> None:
+    lake, lines = lake_with_capture(pullsim, answered, tmp_path)
     # the one rule of 4.9.8: past the end of a queue that begins at 0
     badly = [line for line in lines if (line["response"]["status"], line["response"]["minOffset"]) == ("OFFSET_OVERFLOW_BADLY", 0)]
     code, out, err = pullsim("upgrade", "--lake", lake, "--from", "4.9.3", "--to", "4.9.8", "--format", "json")

@@ -73,6 +73,7 @@ FUNCTIONS = (
 DOCUMENTED = sorted(
     {word for page in PAGES for one in commands(page) if one.words[0] == "sql" for word in one.words if word.startswith("SELECT ")}
 )
+OTHER_VIEWS = [view for view in VIEWS if view != "consume_lag"]
 ASKED = list(statements((DATA / "sql" / "asked.sql").read_text("utf-8")))
 
 
@@ -87,7 +88,7 @@ def views(spark: SparkSession, captured: Path) -> SparkSession:
 
 
 @needs_golden
-@pytest.mark.parametrize("name", [*sampled(VIEWS, 12), *sampled([*TABLES, LAKE_VERSION.name], 3)])
+@pytest.mark.parametrize("name", ["consume_lag", *sampled(OTHER_VIEWS, 8), *sampled([*TABLES, LAKE_VERSION.name], 2)])
 def test_views_and_tables_of_a_captured_broker_agree(views: SparkSession, captured: Path, name: str) -> None:
     wanted, found = of_views(views, f"SELECT * FROM {name}"), of_duckdb(captured, f"SELECT * FROM {name}")
     assert list(found[0].items()) == list(wanted[0].items())
@@ -136,6 +137,7 @@ def test_every_question_of_the_report_of_a_captured_broker_agrees(spark: SparkSe
     assert odd == [], "a query without rows compares nothing"
 
 
+@slow_proof
 @needs_golden
 def test_questions_of_captures_and_of_replays_agree_without_observations(spark: SparkSession, captured: Path) -> None:
     lake = EmbeddedLake(str(captured))
@@ -194,7 +196,7 @@ def test_views_of_a_lake_without_a_store_agree(spark: SparkSession, tmp_path: Pa
 
 
 @needs_golden
-@pytest.mark.parametrize("query", sampled(ASKED, 6))
+@pytest.mark.parametrize("query", sampled(ASKED, 4))
 def test_what_people_may_ask_agrees(views: SparkSession, captured: Path, query: str) -> None:
     wanted, found = of_views(views, query), of_duckdb(captured, query)
     assert list(found[0].items()) == list(wanted[0].items())

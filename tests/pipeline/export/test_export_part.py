@@ -75,6 +75,7 @@ def tiny(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store.with_name("lake")
 
 
+@slow_proof
 def test_config_keeps_the_offsets_of_the_topics_and_drops_delays(tiny: Path, tmp_path: Path, pullsim: Pullsim) -> None:
     code, out, err = pullsim("export", "--lake", tiny, tmp_path / "out", "--topic", "T", "--from", "1", "--to", "@1660000000000")
     assert code == 0, err

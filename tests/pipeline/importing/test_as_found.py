@@ -88,6 +88,7 @@ def sick_store(path: Path) -> Path:
     return store
 
 
+@slow_proof
 def test_what_no_broker_takes_comes_back_too(spark: SparkSession, tmp_path: Path) -> None:
     store = sick_store(tmp_path / "store")
     assert differing(tree(found_and_exported(spark, store, tmp_path)), tree(store)) == []

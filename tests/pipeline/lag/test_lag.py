@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipeline.embedded.database import EmbeddedLake
+from pipeline.embedded.questions import ask
 from pipeline.importing.import_store import import_store
 from pipeline.lag.lag_sql import AskedLag, diff_total
 from pipeline.lake.lake import Lake
@@ -30,7 +32,7 @@ from tests.runs.sampling import ALL, slow_proof
 from tests.truth.golden import recovery
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
     from pipeline.schema.tables import Layout
 
@@ -77,8 +79,14 @@ def imported(spark: SparkSession, lake: Path, store: Path, broker: str, layout: 
     )
 
 
-def by_key(rows: list[Row]) -> Rows:
-    found = {tuple(row[name] for name in KEY): {name: value for name, value in row.asDict().items() if name not in KEY} for row in rows}
+def asked(lake: Path, query: str) -> list[dict[str, Any]]:
+    """The rows that DuckDB gives; tests/pipeline/embedded compares them with those of Spark."""
+    answer = ask(EmbeddedLake(str(lake)), query)
+    return [dict(zip(answer.names, row, strict=True)) for row in answer.rows]
+
+
+def by_key(rows: list[dict[str, Any]]) -> Rows:
+    found = {tuple(row[name] for name in KEY): {name: value for name, value in row.items() if name not in KEY} for row in rows}
     assert len(found) == len(rows), "a queue has one row"
     return found  # type: ignore[return-value]
 
@@ -127,8 +135,8 @@ def views(spark: SparkSession, lake: Path) -> SparkSession:
 
 
 @pytest.fixture(scope="module")
-def found(views: SparkSession) -> Rows:
-    return by_key(views.table("consume_lag").collect())
+def found(lake: Path) -> Rows:
+    return by_key(asked(lake, "SELECT * FROM consume_lag"))
 
 
 def test_every_column_is_what_the_files_of_two_brokers_say(found: Rows, wanted: Rows) -> None:
@@ -152,8 +160,8 @@ def test_nothing_is_null_without_a_reason(found: Rows) -> None:
     assert silent == {}
 
 
-def test_lag_by_group_sums_what_is_known_and_counts_what_is_not(views: SparkSession, wanted: Rows) -> None:
-    sums = {tuple(row[:3]): row for row in views.table("consume_lag_by_group").collect()}
+def test_lag_by_group_sums_what_is_known_and_counts_what_is_not(lake: Path, wanted: Rows) -> None:
+    sums = {tuple(row[name] for name in KEY[:3]): row for row in asked(lake, "SELECT * FROM consume_lag_by_group")}
     assert set(sums) == {key[:3] for key in wanted}
     for of_topic, row in sums.items():
         queues = [queue for key, queue in wanted.items() if key[:3] == of_topic]
@@ -198,7 +206,7 @@ def test_stores_with_missing_files_and_with_pre_blanks_agree_at_every_place(spar
         assert {key: (queue.minimum, queue.maximum) for key, queue in files.queues.items()} == bounds
         imported(spark, tmp_path / "lake", store, name, "clustered")
         wanted |= files.rows(name)
-    found = by_key(session_with_views(spark, tmp_path / "lake").table("consume_lag").collect())
+    found = by_key(asked(tmp_path / "lake", "SELECT * FROM consume_lag"))
     assert found == wanted
     reasons = {row["reason"] for row in found.values()}
     assert reasons >= {"PRE_BLANK", "NO_QUEUE_FILE", "MESSAGE_REMOVED", "OFFSET_BELOW_MIN", "LAST_CONSUMED_REMOVED"}
@@ -213,25 +221,27 @@ def scans(plan_text: str, table: str) -> list[str]:
     return re.findall(rf"Location: \S+ \[\S+/{table}\].*?\n\n", plan_text, re.DOTALL)
 
 
+@slow_proof
 def test_the_entries_are_read_once_however_many_groups_there_are(views: SparkSession) -> None:
     text = plan(views, "SELECT * FROM consume_lag")
     assert [len(scans(text, table)) for table in ("consume_queue", "consume_queue_segment", "commit_log")] == [1, 1, 0]
     assert "binary" not in scans(text, "consume_queue_segment")[0]
 
 
+@slow_proof
 def test_one_group_reads_the_partitions_of_its_queues_only(views: SparkSession) -> None:
     text = plan(views, "SELECT * FROM consume_lag WHERE consumerGroup = 'g-main'")
     assert "dynamicpruning" in scans(text, "consume_queue")[0]
 
 
-def test_every_column_of_a_view_says_what_it_means(views: SparkSession) -> None:
-    described = [(view, row["col_name"], row["comment"]) for view in VIEWS for row in views.sql(f"DESCRIBE {view}").collect()]
+def test_every_column_of_a_view_says_what_it_means(lake: Path) -> None:
+    described = [(view, row["col_name"], row["comment"]) for view in VIEWS for row in asked(lake, f"DESCRIBE {view}")]
     assert [(view, column) for view, column, comment in described if not comment] == []
     assert {view for view, _, _ in described} == set(VIEWS)
 
 
-def test_the_column_reason_explains_each_reason(views: SparkSession, found: Rows) -> None:
-    (comment,) = [row["comment"] for row in views.sql("DESCRIBE consume_lag").collect() if row["col_name"] == "reason"]
+def test_the_column_reason_explains_each_reason(lake: Path, found: Rows) -> None:
+    (comment,) = [row["comment"] for row in asked(lake, "DESCRIBE consume_lag") if row["col_name"] == "reason"]
     explained = set(re.findall(r"^([A-Z_]+): ", comment, re.MULTILINE))
     assert explained >= {row["reason"] for row in found.values()} - {None}
     assert explained >= {"PRE_BLANK", "NO_QUEUE_FILE", "MESSAGE_REMOVED"}
@@ -327,10 +337,12 @@ def test_watched_lag_is_shown_again_when_the_lake_has_changed_and_not_before(
     assert re.fullmatch(rf"lake version {version}, [-0-9]+ [:0-9]+ UTC", heading)
 
 
-def test_waiting_time_until_now_is_counted_for_what_waits_only(views: SparkSession, found: Rows) -> None:
+def test_waiting_time_until_now_is_counted_for_what_waits_only(lake: Path, found: Rows) -> None:
     as_of = found["broker-b", "slow", "orders", 2]["asOf"]
     until = dt.datetime.fromtimestamp(as_of / 1000 + 60, dt.UTC)
-    rows = views.sql(AskedLag(until=until).consumer_progress).where("`Broker Name` = 'broker-b'").collect()
+    [asked_until] = EmbeddedLake(str(lake)).asked([AskedLag(until=until).consumer_progress])
+    rows = [row for row in asked_until if row["Broker Name"] == "broker-b"]
+    assert rows
     for row in rows:
         before = found["broker-b", row["Group"], row["Topic"], row["QID"]]
         waited = before["lagMillis"] if before["lagMillis"] is None or before["lag"] == 0 else before["lagMillis"] + 60_000

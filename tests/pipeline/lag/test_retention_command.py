@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from pipeline.schema import tables as t
 from pipeline.schema.lag_tables import LAG_HISTORY
+from tests.makers.plain_lakes import add_broker
 from tests.makers.report_lakes import write_rows
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.sampling import slow_proof
@@ -136,6 +138,33 @@ def test_each_group_is_told_what_it_loses_and_when(pullsim: Pullsim, lake: Path,
     if engine == "duckdb":  # Spark takes a quarter of a minute for each
         assert asked(pullsim, lake, "--topic", "t") == found
         assert asked(pullsim, lake, "--topic", "quiet") == {}
+
+
+def test_brokers_of_a_lake_are_shown_together_each_by_its_own_files_and_settings(
+    spark: SparkSession, pullsim: Pullsim, lake: Path, tmp_path: Path
+) -> None:
+    both = Path(shutil.copytree(lake, tmp_path / "lake"))
+    rows = rows_of_broker()
+    rows[t.BROKER] = [row | {"properties": {"fileReservedTime": "200"}} for row in rows[t.BROKER]]
+    write_rows(spark, tmp_path / "patient", "patient", rows)
+    add_broker(both, "patient", tmp_path / "patient")
+    write_rows(spark, tmp_path / "empty", "empty", {t.BROKER: [{}]})
+    add_broker(both, "empty", tmp_path / "empty")
+
+    shown = ("retention", "--lake", both, "--format", "json")
+    code, out, err = pullsim(*shown)
+    assert code == 0, err
+    alone = [pullsim(*shown, "--broker", name)[1] for name in (BROKER, "patient")]
+    assert sorted(out.splitlines()) == sorted("".join(alone).splitlines())
+    losses = [one["lossAt"] for one in map(json.loads, out.splitlines()) if one["lossAt"] is not None]
+    assert losses == sorted(losses)
+    code, out, err = pullsim("retention", "--lake", both, "--rate", "0", "--limit", "0")
+    assert code == 0, err
+    slow = [line.split() for line in out.splitlines() if " slow " in line]
+    # the first file is 71 hours old at midnight; with 200 hours it goes 129 hours later, at the next 04:00
+    assert [(line[0], f"{line[4]} {line[5]}") for line in slow] == [(BROKER, "2024-05-01 04:00:00"), ("patient", "2024-05-07 04:00:00")]
+    code, _, err = pullsim("retention", "--lake", both, "--growth", "1")
+    assert (code, "holds 3 brokers" in err) == (2, True)
 
 
 @slow_proof

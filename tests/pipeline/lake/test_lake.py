@@ -380,6 +380,7 @@ def test_a_table_of_an_older_version_gets_the_columns_that_came_since(spark: Spa
     assert sorted((row["runId"], row["at"]) for row in found) == [("new", "snapshot"), ("old", None)]
 
 
+@slow_proof
 def test_a_lake_that_only_spark_can_write_holds_the_same(spark: SparkSession, one: Path, tmp_path: Path) -> None:
     lakes = [tmp_path / "lake", tmp_path / "50%25 of a lake"]
     kept = []

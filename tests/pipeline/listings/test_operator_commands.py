@@ -20,7 +20,7 @@ from tests.makers.captured_lakes import captured_broker
 from tests.makers.plain_lakes import add_broker
 from tests.models.operator_answers import CapturedAnswers
 from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
-from tests.runs.sampling import ALL, sampled
+from tests.runs.sampling import ALL, sampled, slow_proof
 from tests.truth.captured import consumer_offsets, exchanges
 from tests.truth.golden import needs_golden
 from tests.truth.golden5 import needs_golden5, unpacked
@@ -370,7 +370,8 @@ def test_spark_shows_the_same(pullsim: Pullsim, lake: Path, words: tuple[str, ..
         assert shown[0][1]
 
 
-@pytest.mark.parametrize("query", sampled(["SELECT * FROM timer_check", "SELECT * FROM broker_lag"], 1))
+@slow_proof
+@pytest.mark.parametrize("query", ["SELECT * FROM timer_check", "SELECT * FROM broker_lag"])
 def test_spark_finds_the_same_rows(pullsim: Pullsim, lake: Path, query: str) -> None:
     asked = ("sql", "--lake", lake, "--format", "json", query, "--engine")
     (code, out, _), (other_code, other, _) = (pullsim(*asked, engine) for engine in ("spark", "duckdb"))

@@ -14,7 +14,7 @@ COLUMNS = ("lostMessages", "deletedAt", "lossAt", "lossMessages", "neededReserve
 
 
 def row(group: str, topic: str, queue: int, **known: Any) -> dict[str, Any]:
-    return {**dict.fromkeys(COLUMNS), "consumerGroup": group, "topic": topic, "queueId": queue, **known}
+    return {**dict.fromkeys(COLUMNS), "brokerName": "b", "consumerGroup": group, "topic": topic, "queueId": queue, **known}
 
 
 LOSES = row("g", "t", 0, lostMessages=2, deletedAt=DAY, lossAt=3 * DAY, lossMessages=1_500, neededReservedHours=80)
@@ -63,12 +63,12 @@ def test_a_table_is_narrow_and_cut_where_there_is_much(capsys: pytest.CaptureFix
     monkeypatch.setattr(table, "is_terminal", lambda: True)
     known = {"lostMessages": 12_345, "deletedAt": DAY, "lossAt": DAY, "lossMessages": 10}
     many = [row("a-group-of-a-very-long-name" * 3, "and-a-topic-too" * 3, queue, **known) for queue in range(51)]
-    show_retention(many, by_queue=True, limit=None)
+    show_retention(many, by_broker=False, by_queue=True, limit=None)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) == 100
     assert lines[0].split()[:4] == ["Group", "Topic", "QID", "Lost"]
     assert lines[52] == "50 of 51 rows; --limit 0 shows all"
-    show_retention(many, by_queue=False, limit=None)
+    show_retention(many, by_broker=False, by_queue=False, limit=None)
     assert f"{51 * 12_345:,}" in capsys.readouterr().out
-    show_retention([], by_queue=False, limit=0)
+    show_retention([], by_broker=False, by_queue=False, limit=0)
     assert capsys.readouterr().out == "(0 rows)\nno group has an offset here: nothing is known\n"

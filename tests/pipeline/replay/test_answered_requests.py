@@ -10,6 +10,7 @@ import pytest
 from pipeline.replay.answered_requests import _compare, _Counts, with_response
 from pipeline.requests.request_file import scan_file
 from tests.runs.replaying import DEMO_TRACE, all_lines, demo_data, lake_of, read_lines, run, write_lines
+from tests.runs.sampling import slow_proof
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +65,7 @@ def test_a_line_keeps_all_its_fields_but_the_response(kind: str) -> None:
     assert json.loads(written) == json.loads(LINES[kind]) | {"response": json.loads(OURS)}
 
 
+@slow_proof
 def test_a_file_of_chunks_is_answered_in_order(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
     demo = demo_data(tmp_path_factory)
     header, *recorded = all_lines(demo / DEMO_TRACE)

@@ -142,6 +142,7 @@ def test_of_a_large_store_only_what_is_asked_for_is_read(
     assert [bool(one) for one in by_tasks] == [False, least_part == ALWAYS]
 
 
+@slow_proof
 @needs_golden
 def test_settings_that_are_given_make_the_answers_of_a_slave(lake: Lake, tmp_path: Path) -> None:
     recorded = read_lines(golden("store", "traces", "cleaned-slave.jsonl"))

@@ -142,6 +142,7 @@ def badly_asked() -> list[tuple[str, int, int]]:
     return [one for one in pulls_made() if one[2] > before[TOPIC, one[1]][1] and before[TOPIC, one[1]][0] == 0]
 
 
+@slow_proof
 def test_pulls_are_made_for_each_group_and_queue_where_none_were_recorded(compared: dict[str, Any]) -> None:
     told, asked = compared, pulls_made()
     before, after = queues_of(golden.recovery(STORE)), queues_of(golden5.recovery("on-4.9.3-stores", STORE))
