@@ -338,6 +338,7 @@ class Lake:
         (1 row)
         """
         from pipeline.capture.capture_job import broker_of, run_capture
+        from pipeline.capture.small_capture import read_small_capture
         from pipeline.commands.new_run import now, run_id
         from pipeline.files.given_files import require_input
         from pipeline.files.store_files import absolute_path
@@ -348,8 +349,11 @@ class Lake:
         require_input("traffic", path)
         whole = absolute_path(path)  # executors have a current folder of their own
         with _job():
-            into = broker_of(SparkLake(self.spark, self.path), broker)
-            run_capture(into, whole, run_id=run_id(), now=now, progress=progress_to_stderr)
+            run, silent = run_id(), lambda _: None
+            done = read_small_capture(self.path, broker, whole, run_id=run, now=now, progress=progress_to_stderr, tell=silent)
+            if done is None:
+                into = broker_of(SparkLake(self.spark, self.path), broker)
+                run_capture(into, whole, run_id=run, now=now, progress=progress_to_stderr)
 
     def _broker(self, name: str | None) -> OpenedBroker:
         from pipeline.lake.opened_broker import OpenedBroker

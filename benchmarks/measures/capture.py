@@ -14,7 +14,7 @@ from benchmarks.made.captured_traffic import write_capture
 from benchmarks.stand import Stand
 from benchmarks.worker_memory import peak_worker_memory
 from pipeline.capture.capture_job import captured_rows, digest_of
-from pipeline.lake.lake import Lake
+from pipeline.tasks.work import SparkTasks
 
 MEGABYTES = 400
 CONNECTIONS = 16
@@ -32,7 +32,7 @@ def _figures(stand: Stand, name: str, megabytes: int, target: str) -> list[Figur
     path = stand.folder / "traffic.pcap"
     pulls = write_capture(path, megabytes, CONNECTIONS)
     size = path.stat().st_size / 1e6
-    rows = captured_rows(Lake(stand.spark, str(stand.folder / "capture-lake")), str(path), digest_of(str(path)))
+    rows = captured_rows(SparkTasks(stand.spark), str(path), digest_of(str(path))).frame
     answered = rows.where("kind = 'pull' AND pull.recordedBodySha256 IS NOT NULL")
     with peak_worker_memory() as peak:
         seconds = timed_runs(partial(_must_be, pulls, answered), stand.repeats)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,15 +18,12 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from pipeline.capture.connection import Connection
 from pipeline.capture.exchanges import BAD, OFFSET, PULL, SUBSCRIPTION, Row
 from pipeline.capture.packets import Bad, read_packets, with_a_packet
 from pipeline.capture.registrations import BATCH_ROWS, batches_of, with_registrations
 from pipeline.capture.segments import COLUMNS, PackedSegments, pack_segments
-from pipeline.delta.delta_sql import literal
 from pipeline.files.store_files import filesystem_of, refuse_pipe
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
@@ -34,7 +31,8 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import capture_tables as ct
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.schema.table import Table
-from pipeline.tasks.computed_once import kept
+from pipeline.settings.quantities import counted
+from pipeline.tasks.work import DriverTasks, SparkTasks, Tasks, Work
 from store_format.errors import StoreError, without_credentials
 
 BUFFER_BYTES = 1 << 20
@@ -103,40 +101,39 @@ def run_capture(
     now: Callable[[], dt.datetime],
     progress: Callable[[str], None],
 ) -> Captured:
-    """Read a capture into the lake; rows of the same file that the lake has are replaced.
+    """Read a capture into the lake, by tasks of its session, or by this process where it has none; rows of the same file are replaced.
 
     Raises:
         StoreError: the file cannot be opened, is no capture, or has no packet that can be read; nothing was written then.
         LakeError: another run is writing to the lake.
+        NoSessionError: the lake has no session, and only Spark writes one of its tables; nothing of this run is visible then.
     """
     progress(f"reading {path}")
-    digest = digest_of(path)
-    with kept(captured_rows(broker.lake, path, digest)) as found:
-        writer = LakeWriter(broker.lake, run_id=run_id, what="capture", broker=broker.name)
-        counts = {row["kind"]: row["count"] for row in found.groupBy("kind").count().collect()}
-        progress(f"writing {counts.get(PULL, 0):,} pulls")
-        for kind, table in _KINDS.items():
-            rows = _with_source(found.where(F.col("kind") == kind).select(f"{kind}.*"), table, broker.name, path, digest)
-            if kind == PULL:
-                subscriptions = found.where(F.col("kind") == SUBSCRIPTION).select(f"{SUBSCRIPTION}.*")
-                rows = with_registrations(rows, subscriptions)
-            writer.replace_rows(table, rows, f"brokerName = {literal(broker.name)} AND sourceDigest = {literal(digest)}")
-        answered = found.where(f"{PULL}.recordedCode IS NOT NULL").count()
-        version = writer.commit(now())
+    digest, lake = digest_of(path), broker.lake
+    tasks: Tasks = SparkTasks(lake.spark) if lake.has_session else DriverTasks()
+    found = captured_rows(tasks, path, digest).once()
+    writer = LakeWriter(lake, run_id=run_id, what="capture", broker=broker.name)
+    rows, answered = ({row["kind"]: row[name] for row in found.summed(("kind",), name).rows()} for name in ("rows", "answered"))
+    progress(f"writing {counted(rows.get(PULL, 0), 'pull')}")
+    of_source = {"brokerName": broker.name, "source": without_credentials(path), "sourceDigest": digest}
+    parts = {kind: _part(found, kind, of_source) for kind in _KINDS}
+    parts[PULL] = with_registrations(parts[PULL], parts[SUBSCRIPTION])
+    for kind, table in _KINDS.items():
+        writer.replace_source(table, parts[kind], digest)
     return Captured(
         broker=broker.name,
-        pulls=counts.get(PULL, 0),
-        answered=answered,
-        offsets=counts.get(OFFSET, 0),
-        bad=counts.get(BAD, 0),
-        lake_version=version,
+        pulls=rows.get(PULL, 0),
+        answered=answered.get(PULL, 0),
+        offsets=rows.get(OFFSET, 0),
+        bad=rows.get(BAD, 0),
+        lake_version=writer.commit(now()),
     )
 
 
-def _with_source(rows: DataFrame, table: Table, broker: str, path: str, digest: str) -> DataFrame:
-    of_source = {"brokerName": broker, "source": without_credentials(path), "sourceDigest": digest}
-    names = [name for name in table.names if name in _OF_SOURCE]
-    return rows.select(*[F.lit(of_source[name]).alias(name) for name in names], *_own(table))
+def _part(found: Work, kind: str, of_source: Mapping[str, str]) -> Work:
+    """The rows of one table."""
+    table = _KINDS[kind]
+    return found.part(kind, table.names, {name: text for name, text in of_source.items() if name in table.names})
 
 
 def _own(table: Table) -> list[str]:
@@ -144,11 +141,13 @@ def _own(table: Table) -> list[str]:
     return [name for name in table.names if name not in _OF_SOURCE]
 
 
-def captured_rows(lake: Lake, path: str, digest: str) -> DataFrame:
-    """The rows of a capture as (kind, a struct for each kind), without the columns that are equal in all rows."""
-    segments = lake.spark.range(0, 1, 1, 1).mapInArrow(partial(_segments, path), _SEGMENTS)
-    by_connection = segments.repartition("first", "second").sortWithinPartitions("first", "second", "number")
-    return by_connection.mapInArrow(partial(_rows, digest), _schema())
+def captured_rows(tasks: Tasks, path: str, digest: str) -> Work:
+    """The rows of a capture as (kind, rows, answered, a struct for each kind), without the columns that are equal in all rows.
+
+    `rows` is 1, and `answered` 1 for a pull that was answered, else 0.
+    """
+    segments = tasks.of_items([path]).mapped(partial(_segments, path), _SEGMENTS)
+    return segments.grouped(("first", "second"), ("number",)).mapped(partial(_rows, digest), _schema())
 
 
 def _schema() -> str:
@@ -157,7 +156,7 @@ def _schema() -> str:
         own = set(_own(table))
         fields = ", ".join(f"`{column.name}`: {column.type}" for column in table.columns if column.name in own)
         structs.append(f"{kind} STRUCT<{fields}>")
-    return ", ".join(["kind STRING", *structs])
+    return ", ".join(["kind STRING", "rows BIGINT", "answered BIGINT", *structs])
 
 
 def _segments(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -187,7 +186,12 @@ def _segment_row(found: PackedSegments | Bad) -> Row:
 
 def _rows(digest: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of the tables from packed segments, which are sorted by connection."""
-    return batches_of(({"kind": kind, kind: row} for kind, row in _found(digest, batches)), arrow_of(_schema()))
+    found = ({"kind": kind, "rows": 1, "answered": int(_is_answered(kind, row)), kind: row} for kind, row in _found(digest, batches))
+    return batches_of(found, arrow_of(_schema()))
+
+
+def _is_answered(kind: str, row: Row) -> bool:
+    return kind == PULL and row.get("recordedCode") is not None
 
 
 def _found(digest: str, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Row]]:

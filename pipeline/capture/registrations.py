@@ -12,17 +12,17 @@ have led to the recorded answer (a pull that overtook its heartbeat is refused).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial, reduce
 from itertools import groupby, islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import pyarrow.compute as pc
 
 from pipeline.capture.exchanges import BEFORE_REGISTRATION, CLOSED, HEART_BEAT, OF_REGISTRATION
-from pipeline.schema.arrow_types import arrow_schema
-from pipeline.schema.capture_tables import PULL_REQUEST
+from pipeline.schema.arrow_types import arrow_of, arrow_schema
+from pipeline.schema.capture_tables import PULL_REQUEST, SUBSCRIPTION
+from pipeline.tasks.work import Work
 from store_format.remoting.headers import PullSysFlag
 from store_format.remoting.heartbeat import ConsumerData, HeartbeatSubscription
 from udfs.broker.consumer_manager import ConsumerManager
@@ -35,36 +35,62 @@ SUBSCRIBED, NO_TOPIC, NO_GROUP = "SUBSCRIBED", "NO_TOPIC", "NO_GROUP"
 _HEARTBEATS_FIRST, _PULLS_FIRST = 0, 1
 _NO_BITS = BloomFilter(1, 64)  # the bits of a bloom filter are not used here
 BATCH_ROWS = 8192
+# when a row of subscription or of pull_request was processed in one of the two orders
+_EVENTS = "consumerGroup STRING, micros BIGINT, `order` INT, isPull BOOLEAN, sequence BIGINT, " + ", ".join(
+    f"{kind} STRUCT<{', '.join(f'`{column.name}`: {column.type}' for column in table.columns)}>"
+    for kind, table in (("event", SUBSCRIPTION), ("pull", PULL_REQUEST))
+)
 
 
-def with_registrations(pulls: DataFrame, subscriptions: DataFrame) -> DataFrame:
+def with_registrations(pulls: Work, subscriptions: Work) -> Work:
     """Add to rows of pull_request the columns of the group's registration, from rows of subscription."""
-    own = F.col("sysFlag").bitwiseAND(F.lit(int(PullSysFlag.SUBSCRIPTION))) != 0
-    by_group = F.coalesce(~own, F.lit(True)) & F.col("consumerGroup").isNotNull()
-    by_registration, rest = pulls.where(by_group), pulls.where(~by_group)
-    answered = F.coalesce("answerMicros", "arrivalMicros")
-    early = F.when(F.col("held"), answered).otherwise(F.col("arrivalMicros"))
-    latest = F.coalesce("answerMicros", "micros")
-    events = [
-        _events(subscriptions, "event", F.col("micros"), _HEARTBEATS_FIRST),
-        _events(by_registration, "pull", answered, _HEARTBEATS_FIRST),
-        _events(subscriptions, "event", latest, _PULLS_FIRST),
-        _events(by_registration, "pull", early, _PULLS_FIRST),
-    ]
-    merged = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), events)
-    sorted_rows = merged.repartition("consumerGroup").sortWithinPartitions("consumerGroup", "micros", "order", "isPull", "sequence")
-    return sorted_rows.mapInArrow(_walk, PULL_REQUEST.schema).unionByName(rest, allowMissingColumns=True)
+    events = pulls.mapped(_events_of_pulls, _EVENTS).joined(subscriptions.mapped(_events_of_subscriptions, _EVENTS))
+    in_order = events.grouped(("consumerGroup",), ("micros", "order", "isPull", "sequence"))
+    return in_order.mapped(_walk, PULL_REQUEST.schema).joined(pulls.mapped(_without_registration, PULL_REQUEST.schema))
 
 
-def _events(rows: DataFrame, kind: str, micros: Column, order: int) -> DataFrame:
-    return rows.select(
-        "consumerGroup",
-        micros.alias("micros"),
-        F.lit(order).alias("order"),
-        F.lit(kind == "pull").alias("isPull"),
-        "sequence",
-        F.struct(*rows.columns).alias(kind),
-    )
+def _events_of_pulls(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The pulls that get their group's subscription, each once in each order."""
+    for batch in batches:
+        pulls = batch.filter(_by_registration(batch))
+        arrived = pulls.column("arrivalMicros")
+        answered = pc.coalesce(pulls.column("answerMicros"), arrived)
+        early = pc.if_else(pc.fill_null(pulls.column("held"), False), answered, arrived)
+        yield from (_events(pulls, "pull", micros, order) for micros, order in ((answered, _HEARTBEATS_FIRST), (early, _PULLS_FIRST)))
+
+
+def _events_of_subscriptions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The heartbeats and leaving clients, each once in each order."""
+    for batch in batches:
+        came = batch.column("micros")
+        latest = pc.coalesce(batch.column("answerMicros"), came)
+        yield from (_events(batch, "event", micros, order) for micros, order in ((came, _HEARTBEATS_FIRST), (latest, _PULLS_FIRST)))
+
+
+def _without_registration(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The pulls that bring their own subscription, or name no group."""
+    return (batch.filter(pc.invert(_by_registration(batch))) for batch in batches)
+
+
+def _by_registration(pulls: pa.RecordBatch) -> pa.Array:
+    own = pc.not_equal(pc.bit_wise_and(pulls.column("sysFlag"), int(PullSysFlag.SUBSCRIPTION)), 0)
+    return pc.and_(pc.invert(pc.fill_null(own, False)), pc.is_valid(pulls.column("consumerGroup")))
+
+
+def _events(rows: pa.RecordBatch, kind: str, micros: pa.Array, order: int) -> pa.RecordBatch:
+    """Rows of _EVENTS."""
+    count = len(rows)
+    given = {
+        "consumerGroup": rows.column("consumerGroup"),
+        "micros": micros,
+        "order": pa.array(np.full(count, order, np.int32)),
+        "isPull": pa.array(np.full(count, kind == "pull")),
+        "sequence": rows.column("sequence"),
+        kind: pa.StructArray.from_arrays(rows.columns, fields=[*rows.schema]),
+    }
+    schema = arrow_of(_EVENTS)
+    columns = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, names=schema.names).cast(schema)
 
 
 def _walk(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -23,13 +23,21 @@ def capture_command(file: str, lake: str, broker: str | None, engine: Engine) ->
 
     Each PULL_MESSAGE becomes a row of pull_request, with the broker's answer. Committed and queried offsets go to offset_history,
     subscriptions of heartbeats to subscription, bytes that cannot be read to bad_request. Reading the same FILE again replaces its rows.
+    Spark is not needed for a small FILE that the local lake does not have; --master and --conf ask for Spark.
     """
     from pipeline.capture.capture_job import broker_of, run_capture
+    from pipeline.capture.small_capture import read_small_capture
+    from pipeline.files.given_files import require_input
     from pipeline.lake.lake import Lake
 
-    with engine.session("long", inputs={"FILE": file}, workers=True) as spark:
-        opened = Lake(spark, lake)
-        done = run_capture(broker_of(opened, broker), file, run_id=run_id(), now=now, progress=progress_to_stderr)
+    done = None
+    if engine.may_work_here:
+        require_input("FILE", file)
+        tell = progress_to_stderr if engine.verbose else lambda _: None
+        done = read_small_capture(lake, broker, file, run_id=run_id(), now=now, progress=progress_to_stderr, tell=tell)
+    if done is None:
+        with engine.session("long", inputs={"FILE": file}, workers=True) as spark:
+            done = run_capture(broker_of(Lake(spark, lake), broker), file, run_id=run_id(), now=now, progress=progress_to_stderr)
     say(
         f"captured for broker {done.broker}: {counted(done.pulls, 'pull')}, {done.answered:,} of them answered, "
         f"{counted(done.offsets, 'offset')}, "

@@ -39,7 +39,7 @@ from pipeline.delta.delta_sql import (
     properties_of,
     table_properties,
 )
-from pipeline.delta.small_table import has_plain_path, named_features, opened_table, plain_message
+from pipeline.delta.small_table import files_with, has_plain_path, named_features, opened_table, plain_message
 from pipeline.delta.table_commits import CommitConflictError, Found, append_files, create_table, join_files, takes_files
 from pipeline.delta.table_files import FileWriter
 from pipeline.files.object_store import is_s3
@@ -49,6 +49,7 @@ from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, IMPORTED, LAKE_VERSION, TABLES_VERSION, Layout, Table
 from pipeline.tasks.local_rows import frame_of
 from pipeline.tasks.task_rows import rows_of
+from pipeline.tasks.work import DriverWork, NoSessionError, Work
 
 if TYPE_CHECKING:
     from pipeline.lake.driver_lock import WritesAlone
@@ -268,6 +269,24 @@ class LakeWriter:
         if isinstance(rows, pa.Table):
             return [row for batch in writer.write(iter(rows.to_batches())) for row in batch.to_pylist()]
         return rows_of(table, rows).files((writer,))
+
+    def replace_source(self, table: Table, rows: Work, digest: str) -> None:
+        """Replace the broker's rows with the sourceDigest `digest` by `rows`; create the table if needed.
+
+        Raises:
+            NoSessionError: there is no session, and the table may have such rows, or only Spark writes it.
+        """
+        if not isinstance(rows, DriverWork):
+            where = f"brokerName = {literal(self.broker)} AND sourceDigest = {literal(digest)}"
+            self.replace_rows(table, rows.frame, where)
+        elif table.name not in self.lake.at.tables:
+            self._write_anew(table, rows.table(), Placement())
+        else:
+            there = self.lake.opened(table)
+            if there is None or files_with(there, "sourceDigest", digest):
+                raise NoSessionError(f"the table {table.name} may have rows of the same file")
+            self._restore(table)
+            self.append(table, rows.table())
 
     def replace_rows(self, table: Table, rows: DataFrame, where: str) -> None:
         """Replace the rows of a table for which the SQL condition `where` is true by `rows`; create the table if needed."""

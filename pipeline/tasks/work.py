@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -61,6 +61,14 @@ class Work(Protocol):
 
     def ordered(self, parts: int, by: Sequence[str]) -> Self:
         """The rows ordered by columns, in about equal partitions."""
+        ...
+
+    def grouped(self, key: Sequence[str], then_by: Sequence[str]) -> Self:
+        """The rows, all rows of a value of the columns `key` in one partition, which is ordered by `key` and `then_by`."""
+        ...
+
+    def part(self, name: str, columns: Sequence[str], same: Mapping[str, str]) -> Self:
+        """The fields of the column `name`, a struct, in the rows in which it is not NULL, and the texts `same`; in the order `columns`."""
         ...
 
     def distinct(self, key: Sequence[str]) -> Self:
@@ -172,6 +180,15 @@ class SparkWork:
         spread = self.frame.coalesce(1) if parts == 1 else self.frame.repartitionByRange(parts, *by)
         return SparkWork(spread.sortWithinPartitions(*by))
 
+    def grouped(self, key: Sequence[str], then_by: Sequence[str]) -> SparkWork:
+        """As Work says."""
+        return SparkWork(self.frame.repartition(*key).sortWithinPartitions(*key, *then_by))
+
+    def part(self, name: str, columns: Sequence[str], same: Mapping[str, str]) -> SparkWork:
+        """As Work says."""
+        found = [F.lit(same[one]).alias(one) if one in same else F.col(f"{name}.{one}") for one in columns]
+        return SparkWork(self.frame.where(F.col(name).isNotNull()).select(*found))
+
     def distinct(self, key: Sequence[str]) -> SparkWork:
         """As Work says."""
         return SparkWork(self.frame.dropDuplicates([*key]))
@@ -251,18 +268,35 @@ class DriverWork:
 
     def ordered(self, parts: int, by: Sequence[str]) -> DriverWork:
         """As Work says."""
-        return replace(self, batches=lambda: iter(self._table().sort_by([(name, "ascending") for name in by]).to_batches()))
+        return replace(self, batches=lambda: iter(self.table().sort_by([(name, "ascending") for name in by]).to_batches()))
+
+    def grouped(self, key: Sequence[str], then_by: Sequence[str]) -> DriverWork:
+        """As Work says."""
+        return self.ordered(1, [*key, *then_by])
+
+    def part(self, name: str, columns: Sequence[str], same: Mapping[str, str]) -> DriverWork:
+        """As Work says."""
+        fields = {field.name: field for field in self.schema.field(name).type}
+        schema = pa.schema([pa.field(one, pa.string()) if one in same else fields[one] for one in columns])
+
+        def batches() -> Batches:
+            for batch in self.batches():
+                found = pa.RecordBatch.from_struct_array(batch.column(name).drop_null())
+                values = [pa.repeat(same[one], len(found)) if one in same else found.column(one) for one in columns]
+                yield pa.RecordBatch.from_arrays(values, schema=schema)
+
+        return replace(self, schema=schema, batches=batches)
 
     def distinct(self, key: Sequence[str]) -> DriverWork:
         """As Work says."""
-        return replace(self, batches=lambda: iter(_first_rows(self._table(), key).to_batches()))
+        return replace(self, batches=lambda: iter(_first_rows(self.table(), key).to_batches()))
 
     def summed(self, key: Sequence[str], column: str) -> DriverWork:
         """As Work says."""
         schema = pa.schema([self.schema.field(name) for name in (*key, column)])
 
         def batches() -> Batches:
-            sums = self._table().group_by([*key], use_threads=False).aggregate([(column, "sum")])
+            sums = self.table().group_by([*key], use_threads=False).aggregate([(column, "sum")])
             return iter(sums.rename_columns(schema.names).cast(schema).to_batches())
 
         return replace(self, schema=schema, batches=batches)
@@ -272,7 +306,7 @@ class DriverWork:
         schema = self.schema.append(pa.field(name, pa.list_(self.schema.field(column).type)))
 
         def batches() -> Batches:
-            rows = self._table()
+            rows = self.table()
             keys = rows[key].to_pylist()
             sets: dict[Any, set[Any]] = defaultdict(set)
             for found, value in zip(keys, rows[column].to_pylist(), strict=True):
@@ -305,7 +339,8 @@ class DriverWork:
         """As Work says."""
         raise NoSessionError("rows of this process would have to become a DataFrame")
 
-    def _table(self) -> pa.Table:
+    def table(self) -> pa.Table:
+        """All rows."""
         return pa.Table.from_batches(self.batches(), self.schema)
 
 

@@ -1,0 +1,60 @@
+"""Captures of few packets, read by the driver alone: the start of a Spark session would take longer than the work."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Callable
+
+from pipeline.capture.capture_job import Captured, broker_of, run_capture
+from pipeline.files.store_files import is_uri, local_path
+from pipeline.lake.lake import Lake
+from pipeline.tasks.work import NoSessionError
+
+# the rows of a capture take about ten times its bytes in the driver's memory
+_MOST_BYTES = 16 << 20
+
+
+def read_small_capture(
+    lake_root: str,
+    broker: str | None,
+    path: str,
+    *,
+    run_id: str,
+    now: Callable[[], dt.datetime],
+    progress: Callable[[str], None],
+    tell: Callable[[str], None],
+) -> Captured | None:
+    """Read a capture into a lake without Spark, where it is small and the driver can write the lake's tables.
+
+    Args:
+        lake_root: directory or URI of the lake.
+        broker: as of `broker_of`.
+        path: path or URI of the capture.
+        run_id: id of this run.
+        now: returns the time of the wall clock.
+        progress: called with a line for each step.
+        tell: called with a line that says who reads, and why it is Spark.
+
+    Returns:
+        The result; None where Spark has to read: nothing of this run is visible then.
+
+    Raises:
+        StoreError, LakeError: as `run_capture`.
+    """
+    try:
+        reason = _why_not_small(lake_root, path)
+        if reason is None:
+            opened = broker_of(Lake(None, lake_root), broker)
+            tell("the driver reads, without Java")
+            return run_capture(opened, path, run_id=run_id, now=now, progress=progress)
+    except NoSessionError as error:
+        reason = str(error)
+    tell(f"Spark reads: {reason}")
+    return None
+
+
+def _why_not_small(lake_root: str, path: str) -> str | None:
+    if is_uri(lake_root) or is_uri(path):
+        return "the capture and the lake must be local"
+    return f"the capture has more than {_MOST_BYTES >> 20} MiB" if os.path.getsize(local_path(path)) > _MOST_BYTES else None
