@@ -154,7 +154,7 @@ class AskedRetention:
 
         with errors_told():
             found = self._found(lake.asked, lake.root)
-        self._show(found)
+        self._show(*found)
 
     def show(self, engine: Engine, lake: str) -> None:
         """Show the losses with Spark."""
@@ -164,11 +164,11 @@ class AskedRetention:
         with engine.session(reads=lake, broker=self.broker) as spark:
             opened = Lake(spark, lake).require()
             found = self._found(asking(opened), opened.root)
-        self._show(found)
+        self._show(*found)
 
-    def _found(self, ask: AskAll, root: str) -> list[tuple[Forecast, list[Row]]]:
-        """The forecast of each broker that is asked for, with its rows."""
-        from pipeline.lag.retention import retention
+    def _found(self, ask: AskAll, root: str) -> tuple[list[tuple[Forecast, list[Row]]], int]:
+        """The forecast of each broker that is asked for, with its rows; and the offsets that were skipped before."""
+        from pipeline.lag.retention import retention, skipped_offsets
         from pipeline.lake.committed import chosen_broker
 
         [stored] = ask(["SELECT brokerName, properties, maxStoreTimestamp FROM broker ORDER BY brokerName"])
@@ -176,15 +176,17 @@ class AskedRetention:
         asked = [row["brokerName"] for row in stored if row["maxStoreTimestamp"] is not None]
         if self.of_one or self.broker is not None or len(asked) < 2:
             asked = [chosen_broker(root, self.broker, list(properties))]
-        return [retention(ask, broker, self.question(properties[broker])) for broker in asked]
+        found = [retention(ask, broker, self.question(properties[broker])) for broker in asked]
+        is_told = self.form == "table"
+        return found, skipped_offsets(ask, asked, self.question({})) if is_told else 0
 
-    def _show(self, found: list[tuple[Forecast, list[Row]]]) -> None:
+    def _show(self, found: list[tuple[Forecast, list[Row]]], skipped: int) -> None:
         from pipeline.lag.retention import COLUMNS, first_losses_first
         from pipeline.listings.retention_list import show_retention
 
         rows = first_losses_first(row for _, of_broker in found for row in of_broker)
         if self.form == "table":
-            show_retention(rows, by_broker=len(found) > 1, by_queue=self.by_queue, limit=self.limit)
+            show_retention(rows, by_broker=len(found) > 1, by_queue=self.by_queue, limit=self.limit, skipped=skipped)
         else:
             cut = rows[: self.limit or None]
             show_values(COLUMNS, ([row[name] for name in COLUMNS] for row in cut), self.form)

@@ -9,7 +9,7 @@ messages in each file, then gets its loss. Columns that need no forecast come fr
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -133,6 +133,20 @@ def retention(ask: AskAll, broker: str, question: RetentionQuestion) -> tuple[Fo
     return found, first_losses_first(rows)
 
 
+def skipped_offsets(ask: AskAll, brokers: Sequence[str], question: RetentionQuestion) -> int:
+    """The offsets that captured pulls of the groups were sent past, as their messages were gone: these wait no more."""
+    listed = ", ".join(map(literal, brokers))
+    conditions = ["source = 'CAPTURED'", f"brokerName IN ({listed})", *_of_names(question)]
+    [[row]] = ask([f"SELECT coalesce(try_sum(lostOffsets), 0L) AS skipped FROM offset_correction WHERE {' AND '.join(conditions)}"])
+    return int(row["skipped"])
+
+
+def _of_names(question: RetentionQuestion) -> list[str]:
+    """The conditions for the rows of the group and the topic that are asked for."""
+    asked = {"consumerGroup": question.group, "topic": question.topic}
+    return [f"{name} = {literal(value)}" for name, value in asked.items() if value is not None]
+
+
 def first_losses_first(rows: Iterable[Row]) -> list[Row]:
     """Rows of COLUMNS by the time of their loss, then by that of the deletion, then by name."""
     return sorted(rows, key=lambda row: [(row[name] is None, row[name]) for name in _ORDER])
@@ -187,11 +201,7 @@ def _disk(size: int, used: int | None, stored: int) -> Disk:
 
 def _risks(broker: str, question: RetentionQuestion) -> str:
     """Return the query for a row for each group and queue, with what `_loss` needs."""
-    conditions = [f"brokerName = {literal(broker)}"]
-    if question.group is not None:
-        conditions.append(f"consumerGroup = {literal(question.group)}")
-    if question.topic is not None:
-        conditions.append(f"topic = {literal(question.topic)}")
+    conditions = [f"brokerName = {literal(broker)}", *_of_names(question)]
     rate = "consumerOffsetPerHour" if question.rate is None else f"CAST('{question.rate * 3600!r}' AS DOUBLE)"
     return _RISKS.format(rate=rate, condition=" AND ".join(conditions))
 

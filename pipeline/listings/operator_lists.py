@@ -33,11 +33,21 @@ def _deleted(messages: int) -> str | None:
     return f"{messages:,} of them {'is' if messages == 1 else 'are'} deleted already (pullsim retention)" if messages else None
 
 
+def _skipped(total: Totals) -> str | None:
+    """What groups lost before: their offsets lie behind it, so it is in no lag."""
+    if not total["skippers"]:
+        return None
+    who = "it" if total["groups"] == 1 else counted(total["skippers"], "group")
+    group = f" --group {quote(total['firstSkipper'])}" if total["skippers"] == 1 else ""
+    return f"{who} was sent past {total['skipped']:,} deleted messages (pullsim pulls{group} --outcome 21 tells when)"
+
+
 def _of_groups(total: Totals) -> str:
     return _sentence(
         counted(total["groups"], "group"),
         f"{counted(total['waiting'], 'message waits', 'messages wait')} in {counted(total['behind'], 'group')}",
         _deleted(total["deleted"]),
+        _skipped(total),
         *(_progress_of_one if total["groups"] == 1 else _progress_of_all)(total),
         f"the lag of {total['unknown']:,} is not known" if total["unknown"] else None,
         _past_the_end(total["negative"]),
@@ -48,9 +58,9 @@ def _of_groups(total: Totals) -> str:
 
 # how bad a status is, as in WORST_FIRST -> what it says of a group
 _PROGRESS: Final = {
-    0: "its offset went back",
+    0: "its offset went back in a queue",
     1: "it stands still in a queue, and moves others",
-    2: "it has stopped",
+    2: "it has stopped on a topic",
     3: "it is slow: it commits, and its lag does not become less",
 }
 _MORE_SEEN: Final = "pullsim capture, or pullsim lag --record after each import, shows more"
@@ -108,6 +118,9 @@ GROUP_LIST: Final = Listing(
         "behind": _named("lag > 0 OR retryLag > 0"),
         "waiting": _waiting("lag", "retryLag"),
         "deleted": "coalesce(sum(lagDeleted), 0L)",
+        "skipped": "coalesce(try_sum(offsetsSkipped), 0L)",
+        "skippers": _named("offsetsSkipped > 0"),
+        "firstSkipper": "min(CASE WHEN offsetsSkipped > 0 THEN consumerGroup END)",
         "negative": "coalesce(sum(queuesNegative), 0L)",
         "trouble": _named(IN_TROUBLE),
         "inTrouble": f"min(CASE WHEN {IN_TROUBLE} THEN consumerGroup END)",

@@ -29,7 +29,7 @@ _LOSSES: Final = (
 )
 
 
-def show_retention(rows: Sequence[Row], *, by_broker: bool, by_queue: bool, limit: int | None) -> None:
+def show_retention(rows: Sequence[Row], *, by_broker: bool, by_queue: bool, limit: int | None, skipped: int = 0) -> None:
     """Print the rows of `retention`, the first losses first, and a verdict.
 
     Args:
@@ -37,12 +37,13 @@ def show_retention(rows: Sequence[Row], *, by_broker: bool, by_queue: bool, limi
         by_broker: whether the table names the broker of a row.
         by_queue: whether the table has a row for each queue; else it has one for each group and topic.
         limit: greatest number of rows; 0 for all, None for TABLE_ROWS.
+        skipped: the offsets that captured pulls were sent past, as their messages were gone.
     """
     columns = (*((_BROKER,) if by_broker else ()), *_NAMES, *((_QUEUE,) if by_queue else ()), *_LOSSES)
     shown = list(rows) if by_queue else by_topic(rows)
     cut = shown[: TABLE_ROWS if limit is None else limit or None]
     values = [[row[column.name] for column in columns] for row in cut]
-    show_cut(columns, values, len(shown), safe_text(verdict(rows)))
+    show_cut(columns, values, len(shown), safe_text(verdict(rows, skipped)))
 
 
 def by_topic(rows: Iterable[Row]) -> list[Row]:
@@ -69,7 +70,7 @@ def _folded(rows: Sequence[Row]) -> Row:
     }
 
 
-def verdict(rows: Sequence[Row]) -> str:
+def verdict(rows: Sequence[Row], skipped: int = 0) -> str:
     """What the rows say together, in a line. What is not known is no all-clear."""
     losing = [row for row in rows if row["lossAt"] is not None]
     lost = sum(row["lostMessages"] or 0 for row in rows)
@@ -88,6 +89,8 @@ def verdict(rows: Sequence[Row]) -> str:
         told.append(f"{_groups(losing)} messages; the first is {group}: {messages:,} at {moment_text(at)} UTC{others}")
     if lost:
         told.append(f"lost already: {counted(lost, 'message')}")
+    if skipped:
+        told.append(f"captured pulls were sent past {skipped:,} deleted messages, which wait no more (pullsim offsets shows the jumps)")
     if going:
         at = min(row["deletedAt"] for row in going)
         groups = sorted({row["consumerGroup"] for row in going if row["deletedAt"] == at})

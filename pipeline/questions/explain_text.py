@@ -303,3 +303,6 @@ def _broker_answer(explanation: Explanation) -> Iterator[str]:
         known = ResponseCode(recorded["code"]).name if recorded["code"] in set(ResponseCode) else ""
         next_offset = "" if recorded["nextBeginOffset"] is None else f", next offset {recorded['nextBeginOffset']}"
         yield f"captured: {recorded['code']} {known}{next_offset}"
+        least, now, offset = recorded["minOffset"], answer["minOffset"], explanation.pull.offset
+        if None not in {least, now} and least <= offset < now:
+            yield f"they differ: minOffset was {least} then, and the file of offset {offset} was deleted later; the answer is today's"

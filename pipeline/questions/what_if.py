@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from pipeline.capture.captured_requests import captured_requests
 from pipeline.capture.pull_checks import checked
+from pipeline.capture.recorded_minimum import from_deleted_files
 from pipeline.capture.replay_captured import captured_pulls
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.drain import SIDES, Drained, drain
@@ -26,6 +27,7 @@ from pipeline.replay.replay_job import answer, check_timestamps
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.request_file import RequestFile, scan_file
 from pipeline.requests.request_source import read_requests
+from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings, PullSettings, camel_case
 from pipeline.tasks.computed_once import kept
 from udfs.pull.codes import ResponseCode
@@ -133,6 +135,7 @@ def what_if(
         )
         by_field = joined.select(F.explode("fields").alias("field")).groupBy("field").count().collect()
         first = _first(broker, requests, joined, captured=file is None)
+        deleted = from_deleted_files(broker, captured_pulls(broker)) if file is None else 0
         left_out = _left_out(broker, requests, both[0], options, sums["pulls"], captured=file is None)
         drained = None
         if with_drain:
@@ -142,7 +145,7 @@ def what_if(
     measures = {name: (sums[f"{SIDES[0]} {name}"], sums[f"{SIDES[1]} {name}"]) for name in MEASURES}
     return WhatIf(
         settings={name: (both[0].value(name), both[1].value(name)) for name in sorted(given)},
-        notes=(*notes_on(given), *_notes_on_place(given, measures, sums["changed"])),
+        notes=(*notes_on(given), *_notes_on_place(given, measures, sums["changed"]), *_notes_on_deleted(deleted)),
         at=options.at,
         pulls=sums["pulls"],
         left_out=left_out,
@@ -192,6 +195,14 @@ def _notes_on_place(given: frozenset[str], measures: dict[str, tuple[Any, Any]],
     names = sorted(name for name in given if name in {f"maxTransferCountOnMessageIn{other}", f"maxTransferBytesOnMessageIn{other}"})
     why = "accessMessageInMemoryMaxRatio and totalPhysicalMemorySize tell which messages lie on disk"
     return [f"{name} cannot matter here: every message of these answers counts as in {place.lower()}; {why}" for name in names]
+
+
+def _notes_on_deleted(pulls: int) -> list[str]:
+    """A note on pulls that saw messages which the store has no more."""
+    if not pulls:
+        return []
+    now = "here they begin below the first message that is left, on both sides"
+    return [f"files from which {counted(pulls, 'captured pull')} got an answer are deleted by now; {now}"]
 
 
 def notes_on(given: frozenset[str]) -> tuple[str, ...]:

@@ -99,6 +99,9 @@ def show(result: WhatIf) -> None:
         show_table(("current status", "proposed status", "pulls that differ"), changed)
         say("")
         show_table(("differs in", "pulls"), [(name, f"{pulls:,}") for name, pulls in result.fields.items()])
+    messages = result.measures["messages"]
+    if result.drained is None and messages[0] != messages[1]:
+        say("\nmessages that a pull no longer brings come with a later pull; --drain counts the pulls that it takes")
     if result.drained is not None:
         say("\nreading from the first requested offset to the last message, each pull from the nextBeginOffset of the one before:")
         show_table(("", *SIDES, "change"), [_compared(name, *values) for name, values in _drained(result.drained)])

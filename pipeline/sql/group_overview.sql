@@ -7,6 +7,7 @@ CREATE OR REPLACE TEMPORARY VIEW group_overview (
   lag COMMENT 'messages that wait on its topics: waiting of group_lag; NULL where no lag is known',
   retryLag COMMENT 'messages that wait on its retry topic: retryWaiting of group_lag',
   lagDeleted COMMENT 'of lag and retryLag the messages that were deleted before the group consumed them: waitingDeleted of group_lag',
+  offsetsSkipped COMMENT 'offsets that captured pulls of the group were sent past, as their messages or files were gone: lostOffsets of offset_correction; 0 where no capture shows any',
   dlqMessages COMMENT 'messages in its dead letter topic that the store still has',
   lagMillisMax COMMENT 'the longest time that a next message has waited, ms',
   queuesUnknown COMMENT 'queues whose lag is not known: they are in no sum',
@@ -36,6 +37,11 @@ WITH known AS (
   FROM queue
   WHERE startswith(topic, '%DLQ%')
   GROUP BY brokerName, topic
+), skipped AS (
+  SELECT brokerName, consumerGroup, try_sum(lostOffsets) AS offsets
+  FROM offset_correction
+  WHERE source = 'CAPTURED'
+  GROUP BY brokerName, consumerGroup
 ), judged AS (
   SELECT brokerName, consumerGroup, max(groupStatus) AS status FROM group_status GROUP BY brokerName, consumerGroup
 ), connected AS (
@@ -48,12 +54,14 @@ WITH known AS (
 )
 SELECT
   k.brokerName, k.consumerGroup, coalesce(j.status, 'UNKNOWN'),
-  l.waiting, l.retryWaiting, l.waitingDeleted, coalesce(d.messages, 0L), l.lagMillisMax,
+  l.waiting, l.retryWaiting, l.waitingDeleted,
+  CASE WHEN s.brokerName IS NULL THEN 0L ELSE s.offsets END, coalesce(d.messages, 0L), l.lagMillisMax,
   coalesce(l.queuesUnknown, 0L), coalesce(l.queuesNegative, 0L), coalesce(l.topics, 0L),
   c.clients, o.micros, g.consumeEnable, b.maxStoreTimestamp
 FROM known k
 LEFT JOIN group_lag l ON l.brokerName = k.brokerName AND l.consumerGroup = k.consumerGroup
 LEFT JOIN dead d ON d.brokerName = k.brokerName AND d.consumerGroup = k.consumerGroup
+LEFT JOIN skipped s ON s.brokerName = k.brokerName AND s.consumerGroup = k.consumerGroup
 LEFT JOIN judged j ON j.brokerName = k.brokerName AND j.consumerGroup = k.consumerGroup
 LEFT JOIN connected c ON c.brokerName = k.brokerName AND c.consumerGroup = k.consumerGroup
 LEFT JOIN committed o ON o.brokerName = k.brokerName AND o.consumerGroup = k.consumerGroup

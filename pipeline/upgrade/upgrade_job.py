@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import functions as F
 
+from pipeline.capture.recorded_minimum import from_deleted_files
 from pipeline.capture.replay_captured import captured_pulls
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay import At
@@ -50,6 +51,7 @@ class Upgrade:
         knows_settings: whether the import, a file or an option gave settings of the broker.
         starts: the store as both versions leave it; None where no store was given.
         lost: what a return to the earlier version loses.
+        deleted: captured pulls that were answered from files that are deleted now.
         odd_entries: entries whose bytes are no record, if the versions decode such bytes in different ways; else 0.
     """
 
@@ -67,6 +69,7 @@ class Upgrade:
     knows_settings: bool
     starts: ComparedStarts | None
     lost: list[Lost]
+    deleted: int
     odd_entries: int
 
 
@@ -107,8 +110,10 @@ def run_upgrade(
     progress("answering by the rules of both versions")
     rules = RuleSets.of(broker, before.pull_settings(), after.pull_settings())
     pulls = compare_pulls(rules, broker, asked.requests, at=asked.at, profile=asked.profile)
+    deleted = 0
     if asked.source is Source.CAPTURED:
         _name_captured(broker, pulls)
+        deleted = from_deleted_files(broker, captured_pulls(broker))
     progress("finding where groups go on")
     names = rules_between(earlier, later)
     imported = broker.properties().get(RULES_VERSION)
@@ -127,6 +132,7 @@ def run_upgrade(
         knows_settings=any(before.explicit(name) is not None for name in load_catalogue(earlier)),
         starts=starts,
         lost=_lost(broker, earlier, later),
+        deleted=deleted,
         odd_entries=_odd_entries(broker) if DECODES_BY_MAGIC_CODE in names else 0,
     )
 

@@ -52,6 +52,11 @@ def _of_pulls(result: Upgrade) -> str:
     text = f"Pulls: {later} answers {seen} of {pulls.pulls:,} {_PULLS[result.source]} otherwise than {result.earlier.value}."
     if counted:
         text += f" {counted:,} more differ only in what no client sees ({', '.join(pulls.unseen)})."
+    if result.deleted:
+        text += (
+            f" Files from which {result.deleted:,} of them were answered are deleted: they are compared as pulls below the first message"
+            " that is left."
+        )
     if result.odd_entries:
         text += (
             f" {result.odd_entries:,} entries of the queues point at bytes that are no record: pulls with a SQL92 filter that reach them"
@@ -144,6 +149,7 @@ def as_json(result: Upgrade) -> dict[str, Any]:
         "pulls": {
             "source": result.source.value,
             "at": result.at,
+            "fromDeletedFiles": result.deleted,
             **asdict(result.pulls),
             "rules": [
                 asdict(one)

@@ -22,7 +22,7 @@ from tests.models.operator_answers import CORRECTIONS, outcome
 from tests.models.store_lag import StoreLag
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.sampling import ALL, sampled, slow_proof
-from tests.truth.captured import PULL_MESSAGE, exchanges
+from tests.truth.captured import PULL_MESSAGE, exchanges, unpack
 from tests.truth.golden import needs_golden
 from tests.truth.places import PROJECT
 from udfs.pull.codes import GetMessageStatus
@@ -117,6 +117,42 @@ def test_an_offset_that_two_pulls_skip_counts_once_and_a_first_start_is_no_loss(
     ends = {name: queue.maximum for name, queue in StoreLag(captured / "store").queues.items()}
     per_queue = "SELECT topic, queueId, sum(lostOffsets) AS lost FROM offset_correction GROUP BY topic, queueId, consumerGroup"
     assert all(row["lost"] <= ends[row["topic"], row["queueId"]] for row in rows(pullsim, captured, "sql", per_queue) if row["lost"])
+    # what was lost lies behind the groups, so their lag does not show it
+    lost = len(wanted["g-probe"])
+    _, out, _ = pullsim("groups", "--lake", captured / "lake", "--group", "g-probe")
+    assert f"it was sent past {lost:,} deleted messages" in " ".join(out.split())
+    _, out, _ = pullsim("retention", "--lake", captured / "lake", "--group", "g-probe")
+    assert f"captured pulls were sent past {lost:,} deleted messages" in " ".join(out.split())
+
+
+@slow_proof
+def test_pulls_of_files_that_are_deleted_now_are_told(pullsim: Pullsim, tmp_path: Path) -> None:
+    captured = unpack("rocketmq", tmp_path, store=True)
+    lake = ("--lake", tmp_path / "lake")
+    assert pullsim("import", captured / "store", *lake, "--properties", captured / "broker.conf")[0] == 0
+    assert pullsim("capture", captured / "traffic.pcap", *lake)[0] == 0
+    queues, gone = StoreLag(captured / "store").queues, []
+    for one in exchanges(captured):
+        asked, answer = one["request"]["ext"], one["response"]
+        if one["request"]["code"] == PULL_MESSAGE and answer is not None and "minOffset" in (answer["ext"] or {}):
+            queue = queues.get((asked["topic"], int(asked["queueId"])))
+            if queue is not None and int(answer["ext"]["minOffset"]) <= int(asked["queueOffset"]) < queue.minimum:
+                gone.append(one)
+    assert gone
+    code, out, err = pullsim("whatif", *lake, "--set", "maxTransferCountOnMessageInMemory=8", "--format", "json")
+    assert code == 0, err
+    assert any(
+        note.startswith(f"files from which {len(gone)} captured pulls got an answer are deleted") for note in json.loads(out)["notes"]
+    )
+    code, out, err = pullsim("upgrade", *lake, "--from", "4.9.3", "--to", "5.5.0", "--format", "json")
+    assert json.loads(out)["pulls"]["fromDeletedFiles"] == len(gone), err
+    asked, answer = gone[0]["request"]["ext"], gone[0]["response"]["ext"]
+    words = ("--topic", asked["topic"], "--group", asked["consumerGroup"], "--limit", "0", "--format", "json")
+    pulls = map(json.loads, pullsim("pulls", *lake, *words)[1].splitlines())
+    place = int(asked["queueId"]), int(asked["queueOffset"]), int(answer["minOffset"])
+    first = next(one for one in pulls if (one["queueId"], one["queueOffset"], one["minOffset"]) == place)
+    _, out, _ = pullsim("explain", *lake, "--request", first["requestId"])
+    assert f"they differ: minOffset was {answer['minOffset']} then" in out.splitlines()[-1]
 
 
 def at_looks(captured: Path, looks: list[int], shift: int) -> dict[tuple[str, str, int], str]:

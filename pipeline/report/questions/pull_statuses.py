@@ -99,7 +99,9 @@ def _finding(pulls: dict[str, int], whole: int, came: str) -> ReportFinding:
     if unusual:
         text += Markup(", {} were refused or sent elsewhere").format(forms.share(sum(unusual.values()) / whole))
     if named:
-        text += Markup(", most of them with {}").format(forms.words(max(named, key=lambda outcome: unusual[outcome])))
+        first = max(named, key=lambda outcome: unusual[outcome])
+        often = "most of them" if unusual[first] * 2 > sum(unusual.values()) else "most often"
+        text += Markup(", {} with {}").format(often, forms.words(first))
     return ReportFinding(Tone.WARN if unusual else Tone.PLAIN, text + Markup("."))
 
 

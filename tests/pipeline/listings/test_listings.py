@@ -165,9 +165,9 @@ def test_a_queue_past_its_end_hides_nothing(pullsim: Callable[..., tuple[int, st
 
 def test_a_command_that_is_told_takes_a_name_as_one_word() -> None:
     """People paste the command into a shell, and the name comes from a store."""
-    seen = {"groups": 1, "waiting": 0, "behind": 0, "deleted": 0, "unknown": 0, "negative": 0, "dead": 0}
+    seen = {"groups": 1, "waiting": 0, "behind": 0, "deleted": 0, "unknown": 0, "negative": 0, "dead": 0, "skippers": 0}
     told = GROUP_LIST.verdict(seen | {"worst": 2, "first": "a;reboot"})
-    assert "it has stopped (pullsim groups --queues --group 'a;reboot' tells why)" in told
+    assert "it has stopped on a topic (pullsim groups --queues --group 'a;reboot' tells why)" in told
     told = GROUP_LIST.verdict(seen | {"groups": 2, "trouble": 1, "inTrouble": "a;reboot", "slow": 0, "unjudged": 0})
     assert "(pullsim groups --queues --group 'a;reboot' tells why)" in told
 
@@ -405,7 +405,7 @@ def cut_queues(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("groups",),
             "1 stopped, stalled or went back (pullsim groups --queues --group dead tells why); 1 slow: the lag does not become less",
         ),
-        (("groups", "--group", "dead"), "it has stopped (pullsim groups --queues --group dead tells why)"),
+        (("groups", "--group", "dead"), "it has stopped on a topic (pullsim groups --queues --group dead tells why)"),
         (("groups", "--group", "slow"), "it is slow: it commits, and its lag does not become less (pullsim groups --queues --group slow"),
         (("groups", "--group", "young"), "whether it has stopped or is slow is not known"),
         (("groups", "--group", "dead"), "; pullsim retention tells when the next message is lost"),

@@ -59,6 +59,11 @@ def test_the_line_below_says_what_is_lost_and_what_is_not_known(rows: list[dict[
     assert ("no loss is foreseen" in verdict(rows)) == (rows == [DONE])
 
 
+def test_what_was_skipped_before_is_no_all_clear() -> None:
+    told = "captured pulls were sent past 699 deleted messages, which wait no more (pullsim offsets shows the jumps)"
+    assert verdict([DONE], 699) == f"{told}; no other loss is foreseen"
+
+
 def test_a_table_is_narrow_and_cut_where_there_is_much(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "is_terminal", lambda: True)
     known = {"lostMessages": 12_345, "deletedAt": DAY, "lossAt": DAY, "lossMessages": 10}

@@ -66,6 +66,7 @@ FOUND = Upgrade(
     knows_settings=True,
     starts=ComparedStarts(before=OK, after=OK, queues_differ=1, queues=[{"topic": NAME, "queueId": 0, "before": (0, 1), "after": None}]),
     lost=[],
+    deleted=0,
     odd_entries=0,
 )
 
