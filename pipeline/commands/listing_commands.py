@@ -17,6 +17,7 @@ from pipeline.listings.listing import AskedListing, Listing, equal
 from pipeline.listings.operator_lists import (
     BACK_LIST,
     CLIENT_LIST,
+    CLIENT_QUEUE_LIST,
     DELAY_LIST,
     DELAYED_MESSAGE_LIST,
     DLQ_LIST,
@@ -129,20 +130,48 @@ def topics_command(
     _show(engine, lake, TOPIC_LIST, form=form, sort=sort, limit=limit, broker=broker, topic=topic)
 
 
-@cli.command("clients", cls=ExampleCommand, example="pullsim clients --lake lake --group orders-consumer")
+@cli.command(
+    "clients",
+    cls=ExampleCommand,
+    example="pullsim clients --lake lake --group orders-consumer\n  pullsim clients --lake lake --queues --topic orders",
+)
 @lake_option
 @_GROUP
+@click.option("--queues", is_flag=True, help="A row for each queue that a client pulled from instead.")
+@click.option("--topic", metavar="NAME", help="Only queues of this topic; needs --queues.")
 @_BROKER
 @list_options
 def clients_command(
-    lake: str, group: str | None, broker: str | None, sort: str | None, limit: int | None, form: str, engine: Engine
+    lake: str,
+    group: str | None,
+    queues: bool,
+    topic: str | None,
+    broker: str | None,
+    sort: str | None,
+    limit: int | None,
+    form: str,
+    engine: Engine,
 ) -> None:
     """Show the clients that consumed while traffic was captured: group, address, last sign of life.
 
+    With --queues, the rows say who pulled from which queue; where clients took a queue over from each other, the first one pulled last.
+
     A store knows no clients: they come from `pullsim capture`. A client that only pulls, without a captured heartbeat, is SEEN.
-    Json and csv have the columns of the view client.
+    Json and csv have the columns of the view client, with --queues those of client_queue.
     """
-    _show(engine, lake, CLIENT_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
+    if not queues:
+        check_needed("--queues", {"--topic": topic}, "a client is no client of one topic")
+    _show(
+        engine,
+        lake,
+        CLIENT_QUEUE_LIST if queues else CLIENT_LIST,
+        form=form,
+        sort=sort,
+        limit=limit,
+        broker=broker,
+        group=group,
+        topic=topic,
+    )
 
 
 @cli.command(

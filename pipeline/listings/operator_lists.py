@@ -33,13 +33,21 @@ def _deleted(messages: int) -> str | None:
     return f"{messages:,} of them {'is' if messages == 1 else 'are'} deleted already (pullsim retention)" if messages else None
 
 
+def _left(total: Totals) -> str | None:
+    """That groups have no client any more, which no status says."""
+    if not total["clientless"]:
+        return None
+    whose = "it" if total["groups"] == 1 else counted(total["clientless"], "group")
+    return f"no client of {whose} was left at the end of the capture (pullsim clients)"
+
+
 def _skipped(total: Totals) -> str | None:
     """What groups lost before: their offsets lie behind it, so it is in no lag."""
     if not total["skippers"]:
         return None
-    who = "it" if total["groups"] == 1 else counted(total["skippers"], "group")
+    who = "it was" if total["groups"] == 1 else "1 group was" if total["skippers"] == 1 else f"{total['skippers']:,} groups were"
     group = f" --group {quote(total['firstSkipper'])}" if total["skippers"] == 1 else ""
-    return f"{who} was sent past {total['skipped']:,} deleted messages (pullsim pulls{group} --outcome 21 tells when)"
+    return f"{who} sent past {total['skipped']:,} deleted messages (pullsim pulls{group} --outcome 21 tells when)"
 
 
 def _of_groups(total: Totals) -> str:
@@ -49,6 +57,7 @@ def _of_groups(total: Totals) -> str:
         _deleted(total["deleted"]),
         _skipped(total),
         *(_progress_of_one if total["groups"] == 1 else _progress_of_all)(total),
+        _left(total),
         f"the lag of {total['unknown']:,} is not known" if total["unknown"] else None,
         _past_the_end(total["negative"]),
         f"{counted(total['dead'], 'dead letter')} (pullsim dlq)" if total["dead"] else None,
@@ -118,6 +127,7 @@ GROUP_LIST: Final = Listing(
         "behind": _named("lag > 0 OR retryLag > 0"),
         "waiting": _waiting("lag", "retryLag"),
         "deleted": "coalesce(sum(lagDeleted), 0L)",
+        "clientless": _named("clients = 0"),
         "skipped": "coalesce(try_sum(offsetsSkipped), 0L)",
         "skippers": _named("offsetsSkipped > 0"),
         "firstSkipper": "min(CASE WHEN offsetsSkipped > 0 THEN consumerGroup END)",
@@ -245,6 +255,36 @@ CLIENT_LIST: Final = Listing(
         "gone": _named("state IN ('UNREGISTERED', 'CLOSED')", _CLIENT),
     },
     verdict=_of_clients,
+)
+
+
+def _of_client_queues(total: Totals) -> str:
+    if not total["rows"]:
+        return "no such pull was captured; pullsim capture reads captured traffic"
+    return _sentence(
+        f"{counted(total['queues'], 'queue')} pulled by {counted(total['clients'], 'client')} of {counted(total['groups'], 'group')}",
+        "of a queue and group, the first row is the client that pulled last",
+    )
+
+
+CLIENT_QUEUE_LIST: Final = Listing(
+    view="client_queue",
+    columns=(
+        Shown("topic", "Topic"),
+        Shown("queueId", "QID", Kind.COUNT),
+        Shown("consumerGroup", "Group"),
+        Shown("clientId", "Client"),
+        Shown("address", "Address"),
+        Shown("pulls", "Pulls", Kind.COUNT),
+        Shown("lastMicros", "Last pull (UTC)", Kind.MICROS),
+    ),
+    order="topic, consumerGroup, queueId, lastMicros DESC, connection, brokerName",
+    totals={
+        "queues": "count(DISTINCT struct(brokerName, topic, queueId))",
+        "clients": f"count(DISTINCT {_CLIENT})",
+        "groups": "count(DISTINCT consumerGroup)",
+    },
+    verdict=_of_client_queues,
 )
 
 

@@ -87,6 +87,8 @@ def verdict(rows: Sequence[Row], skipped: int = 0) -> str:
         group, messages = min(first.items(), key=lambda one: (-one[1], one[0]))
         others = f", and {len(first) - 1:,} more then" if len(first) > 1 else ""
         told.append(f"{_groups(losing)} messages; the first is {group}: {messages:,} at {moment_text(at)} UTC{others}")
+        if all(row["neededReservedHours"] is None for row in losing):
+            told.append("no fileReservedTime keeps them, as these groups consume nothing")
     if lost:
         told.append(f"lost already: {counted(lost, 'message')}")
     if skipped:

@@ -31,6 +31,7 @@ VIEWS: Final = (
     "topic_size",
     "message",
     "client",
+    "client_queue",
     "offset_move",
     "dead_letters",
     "open_transaction",

@@ -165,7 +165,7 @@ def test_a_queue_past_its_end_hides_nothing(pullsim: Callable[..., tuple[int, st
 
 def test_a_command_that_is_told_takes_a_name_as_one_word() -> None:
     """People paste the command into a shell, and the name comes from a store."""
-    seen = {"groups": 1, "waiting": 0, "behind": 0, "deleted": 0, "unknown": 0, "negative": 0, "dead": 0, "skippers": 0}
+    seen = {"groups": 1, "waiting": 0, "behind": 0, "deleted": 0, "unknown": 0, "negative": 0, "dead": 0, "skippers": 0, "clientless": 0}
     told = GROUP_LIST.verdict(seen | {"worst": 2, "first": "a;reboot"})
     assert "it has stopped on a topic (pullsim groups --queues --group 'a;reboot' tells why)" in told
     told = GROUP_LIST.verdict(seen | {"groups": 2, "trouble": 1, "inTrouble": "a;reboot", "slow": 0, "unjudged": 0})

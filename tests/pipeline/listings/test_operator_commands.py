@@ -134,6 +134,29 @@ def test_clients_are_those_whose_heartbeats_the_broker_logged(pullsim: Pullsim, 
     assert pulled
 
 
+def test_queues_of_clients_are_those_that_the_broker_was_asked_for(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
+    ids: dict[tuple[str, str], str] = {}
+    for one in exchanges(answers.folder):
+        if one["request"]["code"] == HEART_BEAT:
+            beat = json.loads(base64.b64decode(one["request"]["body_b64"]))
+            ids |= {(group["groupName"], one["peer"]): beat["clientID"] for group in beat["consumerDataSet"]}
+    wanted: Counter[tuple[str, str, int, str]] = Counter()
+    last: dict[tuple[str, str, int], str] = {}
+    for one in sorted(answers.pulls, key=lambda one: one["t_arrive_us"]):
+        asked = one["request"]["ext"]
+        queue = asked["consumerGroup"], asked["topic"], int(asked["queueId"])
+        wanted[*queue, one["peer"]] += 1
+        last[queue] = one["peer"]
+    found = rows(pullsim, lake, "clients", "--queues")
+    assert {(row["consumerGroup"], row["topic"], row["queueId"], row["address"]): row["pulls"] for row in found} == wanted
+    assert {row["clientId"] for row in found} - {None} <= set(ids.values())
+    assert all(row["clientId"] == ids.get((row["consumerGroup"], row["address"])) for row in found)
+    first = {(row["consumerGroup"], row["topic"], row["queueId"]): row["address"] for row in reversed(found)}
+    assert sum(first[queue] == peer for queue, peer in last.items()) >= 0.9 * len(last)  # the broker's clock is not that of the packets
+    code, _, err = pullsim("clients", "--lake", lake, "--topic", "orders")
+    assert (code, "--topic cannot be used without --queues" in err) == (2, True)
+
+
 def test_the_last_move_of_a_queue_leads_to_the_stored_offset(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
     stored = consumer_offsets(answers.folder)
     last: dict[tuple[str, str, int], int] = {}

@@ -40,6 +40,10 @@ def test_queues_of_a_topic_are_one_row_with_sums_first_times_and_what_helps_all(
         ([NO_OFFSET], "of 1 queue the next message is not known"),
         ([LOSES, LOSES_FIRST, DONE], "1 group loses messages; the first is g: 7 at 1970-01-03 00:00:00 UTC; lost already: 3 messages"),
         (
+            [row("g", "t", 0, lossAt=DAY, lossMessages=4)],
+            "the first is g: 4 at 1970-01-02 00:00:00 UTC; no fileReservedTime keeps them, as these groups consume nothing",
+        ),
+        (
             [LOSES_FIRST, row("a", "t", 0, lossAt=2 * DAY, lossMessages=3), row("b", "t", 0, lossAt=2 * DAY, lossMessages=9)],
             "3 groups lose messages; the first is b: 9 at 1970-01-03 00:00:00 UTC, and 2 more then",
         ),

@@ -1,0 +1,28 @@
+-- Which client pulled from which queue, as captured traffic shows it: a row a queue, group and connection. Who has a queue now is who pulled last.
+CREATE OR REPLACE TEMPORARY VIEW client_queue (
+  brokerName COMMENT 'broker that was asked',
+  topic COMMENT 'topic, as the client spells it',
+  queueId COMMENT 'queue of the topic',
+  consumerGroup COMMENT 'group that pulled',
+  clientId COMMENT 'id that the client gives itself; NULL where no heartbeat was captured',
+  address COMMENT 'address and port of the client',
+  connection COMMENT 'the connection, as in client and pull_request',
+  pulls COMMENT 'its captured pulls of the queue',
+  found COMMENT 'of these, the pulls that brought messages',
+  firstMicros COMMENT 'the first of these pulls, microseconds since 1970',
+  lastMicros COMMENT 'the last of these pulls: in a group that shares its queues, the client that pulled last has the queue'
+)
+COMMENT 'Which client pulled from which queue, as captured traffic shows it.'
+AS
+WITH pulled AS (
+  SELECT
+    brokerName, topic, queueId, consumerGroup, connection, max(client) AS address, count(*) AS pulls, count_if(recordedCode = 0) AS found,
+    min(arrivalMicros) AS firstMicros, max(arrivalMicros) AS lastMicros
+  FROM pull_request
+  WHERE consumerGroup IS NOT NULL AND topic IS NOT NULL AND queueId IS NOT NULL
+  GROUP BY brokerName, topic, queueId, consumerGroup, connection
+)
+SELECT
+  p.brokerName, p.topic, p.queueId, p.consumerGroup, c.clientId, p.address, p.connection, p.pulls, p.found, p.firstMicros, p.lastMicros
+FROM pulled p
+LEFT JOIN client c ON c.brokerName = p.brokerName AND c.consumerGroup = p.consumerGroup AND c.connection = p.connection
