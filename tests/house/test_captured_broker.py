@@ -203,6 +203,7 @@ def test_verdicts_come_from_captured_commits_and_what_is_not_known_is_not_ok(pul
     assert {(row["status"], row["why"]) for row in rest.values()} <= {("UNKNOWN", "NOT_OBSERVED")}
 
 
+@slow_proof
 def test_a_captured_pull_is_explained_to_the_code_and_offset_that_the_broker_answered(pullsim: Pullsim, captured: Path) -> None:
     query = (
         "SELECT requestId, recordedCode, recordedNextBeginOffset, registration, sysFlag FROM pull_request WHERE recordedCode IS NOT NULL"

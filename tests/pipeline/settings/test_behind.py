@@ -70,6 +70,7 @@ def test_a_slave_lacks_the_last_bytes_of_the_log(
     assert differences(expected, raw(ours)) == []
 
 
+@slow_proof
 def test_a_slave_has_the_store_of_a_while_ago(
     made: MadeStore, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -59,6 +59,7 @@ def test_streams_that_were_killed_go_on_where_they_were(
     check_killed_streams(spark, pullsim, lake, lines, tmp_path, streams=5 if ALL else 2, kills=5 if ALL else 1, seed=1)
 
 
+@slow_proof
 def test_a_file_written_over_after_its_answers_were_committed_and_before_spark_noted_it_loses_and_repeats_nothing(
     spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     return pullsim_in(spark, monkeypatch, capsys)
 
 
+@slow_proof
 def test_pulls_are_answered_once_when_their_time_has_come(spark: SparkSession, pullsim: Pullsim, tmp_path: Path) -> None:
     answered_by_first_query(spark, pullsim, tmp_path)
 
