@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pipeline.capture.capture_job import Captured, broker_of, run_capture
 from pipeline.files.store_files import is_uri, local_path
 from pipeline.lake.lake import Lake
-from pipeline.tasks.work import NoSessionError
+from pipeline.tasks import small_work
 
 # the rows of a capture take about ten times its bytes in the driver's memory
 _MOST_BYTES = 16 << 20
@@ -42,16 +42,13 @@ def read_small_capture(
     Raises:
         StoreError, LakeError: as `run_capture`.
     """
-    try:
-        reason = _why_not_small(lake_root, path)
-        if reason is None:
-            opened = broker_of(Lake(None, lake_root), broker)
-            tell("the driver reads, without Java")
-            return run_capture(opened, path, run_id=run_id, now=now, progress=progress)
-    except NoSessionError as error:
-        reason = str(error)
-    tell(f"Spark reads: {reason}")
-    return None
+
+    def work() -> Captured:
+        small_work.require_small(_why_not_small(lake_root, path), "reads", tell)
+        opened = broker_of(Lake(None, lake_root), broker)
+        return run_capture(opened, path, run_id=run_id, now=now, progress=progress)
+
+    return small_work.done_here(work, "reads", tell)
 
 
 def _why_not_small(lake_root: str, path: str) -> str | None:

@@ -33,8 +33,7 @@ def capture_command(file: str, lake: str, broker: str | None, engine: Engine) ->
     done = None
     if engine.may_work_here:
         require_input("FILE", file)
-        tell = progress_to_stderr if engine.verbose else lambda _: None
-        done = read_small_capture(lake, broker, file, run_id=run_id(), now=now, progress=progress_to_stderr, tell=tell)
+        done = read_small_capture(lake, broker, file, run_id=run_id(), now=now, progress=progress_to_stderr, tell=engine.tell)
     if done is None:
         with engine.session("long", inputs={"FILE": file}, workers=True) as spark:
             done = run_capture(broker_of(Lake(spark, lake), broker), file, run_id=run_id(), now=now, progress=progress_to_stderr)

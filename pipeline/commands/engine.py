@@ -55,6 +55,11 @@ class Engine:
         """Whether this process may do work that is small without Spark: nobody asked for Spark, and all paths are local."""
         return not self.is_spark_given and not given_uris()
 
+    def tell(self, line: str) -> None:
+        """Print a line about what does the work, where --verbose is given."""
+        if self.verbose:
+            progress_to_stderr(line)
+
     @contextmanager
     def session(
         self,

@@ -109,8 +109,7 @@ def import_command(
     if not needs_spark:
         require_store(store)
         progress_to_stderr(broker_settings.told_version)
-        tell = progress_to_stderr if engine.verbose else lambda _: None
-        small = import_small_store(partial(importing, run_id=run_id()), lake, store, broker=name, layout=asked, tell=tell)
+        small = import_small_store(partial(importing, run_id=run_id()), lake, store, broker=name, layout=asked, tell=engine.tell)
         if small is not None:
             _tell(small)
             return

@@ -86,8 +86,7 @@ def export_command(
     require_before_spark(lake, *(Names(topic=topic, broker=broker) for topic in topics))
     done: Exported | None = None
     if engine.may_work_here and not (topics or first or after):
-        tell = progress_to_stderr if engine.verbose else lambda _: None
-        done = export_small_store(lake, broker, store, run_id=run_id(), progress=progress_to_stderr, tell=tell)
+        done = export_small_store(lake, broker, store, run_id=run_id(), progress=progress_to_stderr, tell=engine.tell)
     done = done or _export_with_spark(engine, lake, broker, store, topics, first, after)
     say(
         f"{done.store}: {counted(done.files, 'file')} of broker {done.broker!r}, with {counted(done.messages, 'message')}; "

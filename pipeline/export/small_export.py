@@ -8,7 +8,6 @@ from pipeline.export.export_store import Exported, Progress, export_store
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema.tables import STORE_FILE
 from pipeline.tasks import small_work
-from pipeline.tasks.work import NoSessionError
 
 
 def export_small_store(
@@ -30,16 +29,13 @@ def export_small_store(
     Raises:
         OutputError, LakeError, StoreError: as `export_store`.
     """
-    try:
+
+    def work() -> Exported:
         broker = OpenedBroker.of(None, lake_root, name)
-        reason = _why_not_small(broker)
-        if reason is None:
-            tell("the driver exports, without Java")
-            return export_store(broker, store, run_id=run_id, progress=progress)
-    except NoSessionError as error:
-        reason = str(error)
-    tell(f"Spark exports: {reason}")
-    return None
+        small_work.require_small(_why_not_small(broker), "exports", tell)
+        return export_store(broker, store, run_id=run_id, progress=progress)
+
+    return small_work.done_here(work, "exports", tell)
 
 
 def _why_not_small(broker: OpenedBroker) -> str | None:

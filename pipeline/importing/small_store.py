@@ -46,18 +46,15 @@ def import_small_store(
     Raises:
         StoreError, LakeError: as `import_store`.
     """
-    try:
-        reason = _why_not_small(lake_root, store_path, layout)
-        if reason is None:
-            lake = Lake(None, lake_root)
-            reason = _why_spark_writes(lake, broker)
-        if reason is None:
-            tell("the driver imports, without Java")
-            return importing(lake)
-    except NoSessionError as error:
-        reason = str(error)
-    tell(f"Spark imports: {reason}")
-    return None
+
+    def work() -> Imported:
+        if reason := _why_not_small(lake_root, store_path, layout):
+            raise NoSessionError(reason)
+        lake = Lake(None, lake_root)
+        small_work.require_small(_why_spark_writes(lake, broker), "imports", tell)
+        return importing(lake)
+
+    return small_work.done_here(work, "imports", tell)
 
 
 def _why_not_small(lake_root: str, store_path: str, layout: Layout | None) -> str | None:

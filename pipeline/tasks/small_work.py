@@ -3,10 +3,42 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from pipeline.tasks.work import NoSessionError
+
+Done = TypeVar("Done")
 
 # bytes on disk, and files and folders, that one process reads in about the time that a session takes to start
 MOST_BYTES = 128 << 20
 MOST_FILES = 1000
+
+
+def done_here(work: Callable[[], Done], does: str, tell: Callable[[str], None]) -> Done | None:
+    """The result of `work` without Spark; None where it raises NoSessionError, so that Spark has to do it, and `tell` gets the reason.
+
+    Args:
+        work: does the work; raises NoSessionError before anything of it is visible.
+        does: what is done, a verb.
+        tell: called with a line.
+    """
+    try:
+        return work()
+    except NoSessionError as error:
+        tell(f"Spark {does}: {error}")
+        return None
+
+
+def require_small(reason: str | None, does: str, tell: Callable[[str], None]) -> None:
+    """Go on without Spark, and say so, unless there is a reason against it.
+
+    Raises:
+        NoSessionError: there is one.
+    """
+    if reason is not None:
+        raise NoSessionError(reason)
+    tell(f"the driver {does}, without Java")
 
 
 def is_small_store(path: str) -> bool:
