@@ -250,8 +250,8 @@ def offsets_command(
 ) -> None:
     """Show how the offsets of groups moved while traffic was captured, and which client moved them.
 
-    The newest move comes first. SEEN: a query found the offset moved, the move itself was not captured. `pullsim lag` shows the stored
-    offsets. Json and csv have the columns of the view offset_move.
+    The newest move comes first. SEEN: a query found the offset moved, the move itself was not captured, and the client is the one that
+    asked. `pullsim lag` shows the stored offsets. Json and csv have the columns of the view offset_move.
     """
     more = ("how IN ('BACK', 'SEEN')",) if back else ()
     listing = BACK_LIST if back else OFFSET_LIST
@@ -291,7 +291,7 @@ def message_command(
     form: str,
     engine: Engine,
 ) -> None:
-    """Find messages by key, id, tag, text or topic, the newest first; one message alone is shown whole.
+    """Find messages by key, id, tag, text or topic, the newest first; one message alone is shown whole: --limit 1 shows the newest so.
 
     Several options find the messages that fulfil all of them. Bodies are shown where they are text, compressed ones as consumers get them.
     `pullsim lag --topic NAME` shows whether a group has consumed a message: those of its queue from the #Consumer Offset on wait.

@@ -51,6 +51,23 @@ class Shown:
 BROKER: Final = Shown("brokerName", "Broker")
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What stands below a table: a head, which may be empty, and notes, each of one thought."""
+
+    head: str
+    notes: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, head: str, *notes: str | None) -> Verdict:
+        """A head and the notes that apply."""
+        return cls(head, tuple(note for note in notes if note))
+
+    def __str__(self) -> str:
+        notes = "; ".join(self.notes)
+        return f"{self.head}: {notes}" if self.head and notes else self.head or notes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """What a command lists.
@@ -60,7 +77,7 @@ class Listing:
         columns: the columns of the table.
         order: the order of the rows, as SQL after ORDER BY.
         totals: name -> aggregate over all rows, for the verdict.
-        verdict: makes the line below the table of the totals, and of the numbers of all rows and brokers.
+        verdict: makes what stands below the table of the totals, and of the numbers of all rows and brokers.
         details: columns of a row that is shown whole, a column a line, where the list has no other; none for a list without such.
         left_out: columns of the view that no form shows.
         more: columns that the view does not have: name -> expression over its columns.
@@ -71,7 +88,7 @@ class Listing:
     columns: Sequence[Shown]
     order: str
     totals: Mapping[str, str]
-    verdict: Callable[[Totals], str]
+    verdict: Callable[[Totals], Verdict]
     details: Sequence[Shown] = ()
     left_out: Sequence[str] = ()
     more: Mapping[str, str] = field(default_factory=dict)

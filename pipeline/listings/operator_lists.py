@@ -9,16 +9,10 @@ from shlex import quote
 from typing import Final
 
 from pipeline.lag.lag_sql import IN_TROUBLE, WORST_FIRST
-from pipeline.listings.listing import Kind, Listing, Shown, Totals
+from pipeline.listings.listing import Kind, Listing, Shown, Totals, Verdict
 from pipeline.settings.quantities import counted, duration_text, size_text
 
 _BODY: Final = "CASE WHEN sysFlag & 1 = 1 THEN try_validate_utf8(CAST(uncompress_body(body, sysFlag) AS STRING)) ELSE bodyText END"
-
-
-def _sentence(head: str, *notes: str | None) -> str:
-    """A line with a head and the notes that apply."""
-    told = "; ".join(note for note in notes if note)
-    return f"{head}: {told}" if told else head
 
 
 def _age(millis: int | None) -> str:
@@ -50,8 +44,8 @@ def _skipped(total: Totals) -> str | None:
     return f"{who} sent past {total['skipped']:,} deleted messages (pullsim pulls{group} --outcome 21 tells when)"
 
 
-def _of_groups(total: Totals) -> str:
-    return _sentence(
+def _of_groups(total: Totals) -> Verdict:
+    return Verdict.of(
         counted(total["groups"], "group"),
         f"{counted(total['waiting'], 'message waits', 'messages wait')} in {counted(total['behind'], 'group')}",
         _deleted(total["deleted"]),
@@ -72,7 +66,8 @@ _PROGRESS: Final = {
     2: "it has stopped on a topic",
     3: "it is slow: it commits, and its lag does not become less",
 }
-_MORE_SEEN: Final = "pullsim capture, or pullsim lag --record after each import, shows more"
+# ten looks, as queue_status takes them by default: five seconds apart in captured traffic
+_MORE_SEEN: Final = "that takes 50 s of captured traffic, or pullsim lag --record after each of ten imports"
 
 
 def _progress_of_one(total: Totals) -> Iterator[str]:
@@ -81,7 +76,7 @@ def _progress_of_one(total: Totals) -> Iterator[str]:
     if total["worst"] in _PROGRESS:
         yield f"{_PROGRESS[total['worst']]} ({why})"
     elif total["unjudged"]:
-        yield f"whether it has stopped or is slow is not known: too little was seen of it ({why}; {_MORE_SEEN})"
+        yield f"whether it has stopped or is slow is not known: {_MORE_SEEN} ({why})"
     else:
         yield "it has not stopped: it keeps up, or its lag becomes less"
 
@@ -94,7 +89,7 @@ def _progress_of_all(total: Totals) -> Iterator[str]:
     if total["slow"]:
         yield f"{total['slow']:,} slow: the lag does not become less"
     if total["unjudged"]:
-        yield f"of {total['unjudged']:,} it is not known whether they stopped or are slow ({_MORE_SEEN})"
+        yield f"of {total['unjudged']:,} it is not known whether they stopped or are slow: {_MORE_SEEN}"
 
 
 def _named(condition: str, name: str = "consumerGroup") -> str:
@@ -145,15 +140,15 @@ GROUP_LIST: Final = Listing(
 )
 
 
-def _of_queues(total: Totals) -> str:
+def _of_queues(total: Totals) -> Verdict:
     if not total["rows"]:
-        return "no group has stored an offset"
-    return _sentence(
+        return Verdict("no group has stored an offset")
+    return Verdict.of(
         f"{counted(total['rows'], 'queue')} of {counted(total['groups'], 'group')}",
         f"{total['trouble']:,} stopped, stalled or went back" if total["trouble"] else None,
         f"the lag of {total['warned']:,} does not become less" if total["warned"] else None,
         f"{total['fine']:,} OK" if total["fine"] else None,
-        f"{total['unjudged']:,} not known: too little was seen ({_MORE_SEEN})" if total["unjudged"] else None,
+        f"{total['unjudged']:,} not known: {_MORE_SEEN}" if total["unjudged"] else None,
         "pullsim groups --help explains the rules",
     )
 
@@ -183,8 +178,8 @@ STATUS_LIST: Final = Listing(
 )
 
 
-def _of_topics(total: Totals) -> str:
-    return _sentence(
+def _of_topics(total: Totals) -> Verdict:
+    return Verdict.of(
         counted(total["topics"], "topic"),
         f"{counted(total['messages'], 'message')}, {size_text(total['bytes'])}",
         f"{total['unread']:,} with messages and no group" if total["unread"] else None,
@@ -220,10 +215,10 @@ TOPIC_LIST: Final = Listing(
 )
 
 
-def _of_clients(total: Totals) -> str:
+def _of_clients(total: Totals) -> Verdict:
     if not total["rows"]:
-        return "no client is known: a store has none, captured traffic has them (pullsim capture)"
-    return _sentence(
+        return Verdict("no client is known: a store has none, captured traffic has them (pullsim capture)")
+    return Verdict.of(
         f"{counted(total['clients'], 'client')} of {counted(total['groups'], 'group')} in the captured traffic",
         f"at its end {total['connected']:,} {'was' if total['connected'] == 1 else 'were'} connected",
         f"{total['gone']:,} had left" if total["gone"] else None,
@@ -258,10 +253,10 @@ CLIENT_LIST: Final = Listing(
 )
 
 
-def _of_client_queues(total: Totals) -> str:
+def _of_client_queues(total: Totals) -> Verdict:
     if not total["rows"]:
-        return "no such pull was captured; pullsim capture reads captured traffic"
-    return _sentence(
+        return Verdict("no such pull was captured; pullsim capture reads captured traffic")
+    return Verdict.of(
         f"{counted(total['queues'], 'queue')} pulled by {counted(total['clients'], 'client')} of {counted(total['groups'], 'group')}",
         "of a queue and group, the first row is the client that pulled last",
     )
@@ -288,10 +283,10 @@ CLIENT_QUEUE_LIST: Final = Listing(
 )
 
 
-def _of_pulls(total: Totals) -> str:
+def _of_pulls(total: Totals) -> Verdict:
     if not total["rows"]:
-        return "no such pull was captured; pullsim capture reads captured traffic"
-    return _sentence(
+        return Verdict("no such pull was captured; pullsim capture reads captured traffic")
+    return Verdict.of(
         f"{counted(total['rows'], 'pull')} of {counted(total['groups'], 'group')}",
         f"{total['found']:,} found messages" if total["found"] else None,
         f"{total['nothing']:,} found none" if total["nothing"] else None,
@@ -342,9 +337,9 @@ PULL_LIST: Final = Listing(
         Shown("nextBeginOffset", "Next offset", Kind.COUNT),
         Shown("minOffset", "Min offset", Kind.COUNT),
         Shown("maxOffset", "Max offset", Kind.COUNT),
-        Shown("bodyBytes", "Messages given", Kind.SIZE),
+        Shown("bodyBytes", "Bytes given", Kind.SIZE),
         Shown("heldMillis", "Held for", Kind.DURATION),
-        Shown("holdEnding", "Held until"),
+        Shown("holdEnding", "Hold ended by"),
         Shown("request", "Request", Kind.ID),
         Shown("requestId", "Request in full", Kind.ID),
     ),
@@ -366,10 +361,10 @@ PULL_LIST: Final = Listing(
 )
 
 
-def _of_moves(total: Totals) -> str:
+def _of_moves(total: Totals) -> Verdict:
     if not total["rows"]:
-        return "no move of an offset was captured; pullsim lag shows the stored offsets"
-    return _sentence(
+        return Verdict("no move of an offset was captured; pullsim lag shows the stored offsets")
+    return Verdict.of(
         f"{counted(total['rows'], 'move')} in {counted(total['queues'], 'queue')} by {counted(total['clients'], 'client')}"
         f"{'' if total['groups'] == 1 else ' of ' + counted(total['groups'], 'group')}",
         f"{total['back']:,} went back" if total["back"] else "none went back",
@@ -378,8 +373,8 @@ def _of_moves(total: Totals) -> str:
     )
 
 
-def _of_moves_back(total: Totals) -> str:
-    return _of_moves(total) if total["rows"] else "no move back was captured; without --back all moves are shown"
+def _of_moves_back(total: Totals) -> Verdict:
+    return _of_moves(total) if total["rows"] else Verdict("no move back was captured; without --back all moves are shown")
 
 
 OFFSET_LIST: Final = Listing(
@@ -409,8 +404,8 @@ OFFSET_LIST: Final = Listing(
 BACK_LIST: Final = replace(OFFSET_LIST, verdict=_of_moves_back)
 
 
-def _of_messages(total: Totals) -> str:
-    return counted(total["rows"], "message") if total["rows"] else "no message of the store matches"
+def _of_messages(total: Totals) -> Verdict:
+    return Verdict(counted(total["rows"], "message") if total["rows"] else "no message of the store matches")
 
 
 MESSAGE_LIST: Final = Listing(
@@ -454,10 +449,10 @@ MESSAGE_LIST: Final = Listing(
 )
 
 
-def _of_dead_letters(total: Totals) -> str:
+def _of_dead_letters(total: Totals) -> Verdict:
     if not total["rows"]:
-        return "no dead letter lies in the store"
-    return _sentence(
+        return Verdict("no dead letter lies in the store")
+    return Verdict.of(
         f"{counted(total['messages'], 'dead letter')} of {counted(total['groups'], 'group')}, the oldest {_age(total['oldest'])}",
         f"nobody consumes those of {counted(total['unread'], 'group')}" if total["unread"] else None,
         "pullsim message --topic %DLQ%GROUP lists them",
@@ -486,10 +481,10 @@ DLQ_LIST: Final = Listing(
 )
 
 
-def _of_transactions(total: Totals) -> str:
+def _of_transactions(total: Totals) -> Verdict:
     if not total["rows"]:
-        return "no transaction is open"
-    return _sentence(
+        return Verdict("no transaction is open")
+    return Verdict.of(
         counted(total["rows"], "open transaction"),
         f"{total['pending']:,} pending, the oldest {_age(total['oldest'])}" if total["pending"] else None,
         f"the broker gave up {total['discarded']:,}: its producers never answered" if total["discarded"] else None,
@@ -518,10 +513,10 @@ TRANSACTION_LIST: Final = Listing(
 )
 
 
-def _of_delay_levels(total: Totals) -> str:
+def _of_delay_levels(total: Totals) -> Verdict:
     if not total["waiting"] and not total["unknown"]:
-        return "no delayed message waits"
-    return _sentence(
+        return Verdict("no delayed message waits")
+    return Verdict.of(
         f"{counted(total['waiting'], 'delayed message waits', 'delayed messages wait')} in {counted(total['levels'], 'level')}",
         f"{total['overdue']:,} overdue: the level is stuck, or delayOffset.json is old" if total["overdue"] else None,
         f"{total['due']:,} due, and perhaps delivered since delayOffset.json was written" if total["due"] else None,
@@ -562,10 +557,10 @@ DELAY_LIST: Final = Listing(
 )
 
 
-def _of_delayed_messages(total: Totals) -> str:
+def _of_delayed_messages(total: Totals) -> Verdict:
     if not total["rows"]:
-        return "no delayed message of this kind waits"
-    return _sentence(
+        return Verdict("no delayed message of this kind waits")
+    return Verdict.of(
         counted(total["rows"], "delayed message"),
         f"{total['overdue']:,} overdue, the oldest for {duration_text(total['oldest'])}" if total["overdue"] else None,
         _no_level(total["lacking"]),
@@ -603,12 +598,12 @@ def _without_unit(messages: int) -> str | None:
     return f"{counted(messages, 'message')} not due yet without a unit in timerlog: was it imported?" if messages else None
 
 
-def _of_timers(total: Totals) -> str:
+def _of_timers(total: Totals) -> Verdict:
     if not total["rows"]:
-        return "no timer message waits; brokers before 5.0 have none"
+        return Verdict("no timer message waits; brokers before 5.0 have none")
     if total["unread"] == total["rows"]:
-        return "what waits is not known: config/timercheck was not imported"
-    return _sentence(
+        return Verdict("what waits is not known: config/timercheck was not imported")
+    return Verdict.of(
         f"{counted(total['pending'], 'timer message waits', 'timer messages wait')} for {counted(total['rows'], 'topic')}",
         f"{total['overdue']:,} overdue: the timer is stuck" if total["overdue"] else None,
         f"the timer has not come to {total['queued']:,} more" if total["queued"] else None,
@@ -643,10 +638,10 @@ TIMER_LIST: Final = Listing(
 )
 
 
-def _of_timer_messages(total: Totals) -> str:
+def _of_timer_messages(total: Totals) -> Verdict:
     if not total["rows"]:
-        return "no timer message of this kind; pullsim timers lists topics"
-    return _sentence(
+        return Verdict("no timer message of this kind; pullsim timers lists topics")
+    return Verdict.of(
         counted(total["rows"], "timer message"),
         f"{total['overdue']:,} overdue, the oldest for {duration_text(total['oldest'])}" if total["overdue"] else None,
         f"{total['cancelled']:,} will be dropped" if total["cancelled"] else None,
@@ -676,10 +671,10 @@ TIMER_MESSAGE_LIST: Final = Listing(
 )
 
 
-def _of_pops(total: Totals) -> str:
+def _of_pops(total: Totals) -> Verdict:
     if not total["rows"]:
-        return "no message is held by POP"
-    return _sentence(
+        return Verdict("no message is held by POP")
+    return Verdict.of(
         f"{counted(total['rows'], 'message')} of {counted(total['groups'], 'group')}",
         f"{total['held']:,} held",
         f"the time of {total['expired']:,} is over: they come again" if total["expired"] else None,
@@ -710,10 +705,10 @@ POP_LIST: Final = Listing(
 )
 
 
-def _of_lag(total: Totals) -> str:
+def _of_lag(total: Totals) -> Verdict:
     if not total["rows"]:
-        return "nothing has this lag; queues without a stored offset are not counted (pullsim lag)"
-    return _sentence(
+        return Verdict("nothing has this lag; queues without a stored offset are not counted (pullsim lag)")
+    return Verdict.of(
         f"{counted(total['waiting'], 'message waits', 'messages wait')} in {counted(total['behind'], 'group')}",
         _deleted(total["deleted"]),
         _past_the_end(total["negative"]),

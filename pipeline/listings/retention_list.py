@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from pipeline.lag.retention import IN_TIME, NO_FILE, NO_RATE, NOT_DELETED
 from pipeline.lake.asking import Row
-from pipeline.listings.listing import TABLE_ROWS, Kind, Shown
+from pipeline.listings.listing import TABLE_ROWS, Kind, Shown, Verdict
 from pipeline.listings.table import moment_text, show_cut
 from pipeline.settings.quantities import counted
-from pipeline.terminal import safe_text
 
 # reasons why no loss is foreseen: of messages that stay long enough, and of queues whose next message is not known
 _SAFE: Final = {IN_TIME, NOT_DELETED, "NOTHING_WAITS"}
@@ -43,7 +42,7 @@ def show_retention(rows: Sequence[Row], *, by_broker: bool, by_queue: bool, limi
     shown = list(rows) if by_queue else by_topic(rows)
     cut = shown[: TABLE_ROWS if limit is None else limit or None]
     values = [[row[column.name] for column in columns] for row in cut]
-    show_cut(columns, values, len(shown), safe_text(verdict(rows, skipped)))
+    show_cut(columns, values, len(shown), verdict(rows, skipped))
 
 
 def by_topic(rows: Iterable[Row]) -> list[Row]:
@@ -66,12 +65,18 @@ def _folded(rows: Sequence[Row]) -> Row:
         **{name: sum(known(name)) if known(name) else None for name in ("lostMessages", "lossMessages")},
         **{name: first(name) for name in ("deletedAt", "lossAt")},
         "neededReservedHours": max(known("neededReservedHours"), default=None),
-        "reason": None if known("lossAt") else ", ".join(dict.fromkeys(known("reason"))),
+        "reason": None if known("lossAt") else ", ".join(_reasons(known("reason"))),
     }
 
 
-def verdict(rows: Sequence[Row], skipped: int = 0) -> str:
-    """What the rows say together, in a line. What is not known is no all-clear."""
+def _reasons(reasons: Sequence[str]) -> list[str]:
+    """Each reason once; of queues that lose nothing only where no other queue has something to say."""
+    each = list(dict.fromkeys(reasons))
+    return [reason for reason in each if reason not in _SAFE] or each
+
+
+def verdict(rows: Sequence[Row], skipped: int = 0) -> Verdict:
+    """What the rows say together. What is not known is no all-clear."""
     losing = [row for row in rows if row["lossAt"] is not None]
     lost = sum(row["lostMessages"] or 0 for row in rows)
     without_rate = {row["consumerGroup"] for row in rows if row["reason"] == NO_RATE}
@@ -92,7 +97,9 @@ def verdict(rows: Sequence[Row], skipped: int = 0) -> str:
     if lost:
         told.append(f"lost already: {counted(lost, 'message')}")
     if skipped:
-        told.append(f"captured pulls were sent past {skipped:,} deleted messages, which wait no more (pullsim offsets shows the jumps)")
+        told.append(
+            f"captured pulls were sent past {skipped:,} deleted messages, which wait no more (pullsim pulls --outcome 21 tells when)"
+        )
     if going:
         at = min(row["deletedAt"] for row in going)
         groups = sorted({row["consumerGroup"] for row in going if row["deletedAt"] == at})
@@ -109,8 +116,8 @@ def verdict(rows: Sequence[Row], skipped: int = 0) -> str:
     if unplaced:
         told.append(f"of {unplaced:,} queue{'' if unplaced == 1 else 's'} the next message is not known")
     if not losing and any(row["reason"] in _SAFE for row in rows):
-        told.append("no other loss is foreseen" if told else "no loss is foreseen")
-    return "; ".join(told or ["no group has an offset here: nothing is known"])
+        told.append("of the other queues no loss is foreseen" if told else "no loss is foreseen")
+    return Verdict("", told or ["no group has an offset here: nothing is known"])
 
 
 def _groups(rows: Iterable[Row]) -> str:

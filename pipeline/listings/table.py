@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
 
-from pipeline.listings.listing import TEXTS, AskedListing, Kind, Shown, Totals
+from pipeline.listings.listing import TEXTS, AskedListing, Kind, Shown, Totals, Verdict
 from pipeline.settings.quantities import counted, duration_text, rate_text, size_text, utc_time
 from pipeline.terminal import is_terminal, safe_text, say, show_table
 from pipeline.terminal import value_text as told_text
@@ -71,17 +71,17 @@ def show_listing(asked: AskedListing, names: Sequence[str], rows: Sequence[Seque
         _show_whole(asked.listing.details, places, rows[0])
         return
     values = [[row[places[column.name]] for column in columns] for row in rows]
-    show_cut(columns, values, totals["rows"], safe_text(asked.listing.verdict(totals)))
+    show_cut(columns, values, totals["rows"], asked.listing.verdict(totals))
 
 
-def show_cut(columns: Sequence[Shown], rows: Sequence[Sequence[Any]], count: int, verdict: str) -> None:
+def show_cut(columns: Sequence[Shown], rows: Sequence[Sequence[Any]], count: int, verdict: Verdict) -> None:
     """Print a table of rows, how many of `count` rows they are if --limit cut them, and the verdict.
 
     Args:
         columns: the columns of the table.
         rows: the values of each row in the order of the columns.
         count: number of the rows before the cut.
-        verdict: a printable line.
+        verdict: what the rows say together.
     """
     texts = [[_on_a_line(value_text(column.kind, value)) for column, value in zip(columns, row, strict=True)] for row in rows]
     if rows:
@@ -92,12 +92,21 @@ def show_cut(columns: Sequence[Shown], rows: Sequence[Sequence[Any]], count: int
         say("(0 rows)")
     if len(rows) < count:
         say(f"{len(rows):,} of {counted(count, 'row')}; --limit 0 shows all")
-    say(filled(verdict))
+    say(verdict_text(verdict))
 
 
-def filled(text: str) -> str:
-    """Return a text in lines that are at most WIDTH wide."""
-    return fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+def verdict_text(verdict: Verdict) -> str:
+    """Return a verdict as printable text: on one line where it fits, else a line for each note."""
+    line = safe_text(str(verdict))
+    if cell_len(line) <= WIDTH or not verdict.notes:
+        return filled(line)
+    head = [filled(f"{safe_text(verdict.head)}:")] if verdict.head else []
+    return "\n".join([*head, *(filled(f"- {safe_text(note)}", indent="  ") for note in verdict.notes)])
+
+
+def filled(text: str, *, indent: str = "") -> str:
+    """Return a text in lines that are at most WIDTH wide, all but the first of them indented."""
+    return fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _show_whole(columns: Sequence[Shown], places: Mapping[str, int], row: Sequence[Any]) -> None:

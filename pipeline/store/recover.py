@@ -117,13 +117,18 @@ def run_recover(store: str, *, settings: BrokerSettings) -> dict[str, Any]:
 
 
 def summary(recovery: dict[str, Any]) -> str:
-    """One line for people about `recovery`, the result of `run_recover`."""
+    """A sentence or two for people about `recovery`, the result of `run_recover`."""
     if not recovery["load"]:
-        return f"{recovery['store']}: load fails, the broker does not start"
+        return f"{recovery['store']}: load fails, the broker would not start"
     state = recovery["afterStart"]
-    again = f"load dispatches {counted(recovery['redispatchedInLoad'], 'message')} again, start {recovery['redispatchedInStart']:,}"
-    never = "" if recovery["start"] == "ok" else ", and never ends"
-    return f"{recovery['store']}: commit log {state['minPhyOffset']} to {state['maxPhyOffset']}, {again}{never}"
+    starts = "the broker would start" if recovery["start"] == "ok" else "the broker's start would never end"
+    reach = f"reach from offset {state['minPhyOffset']:,} to {state['maxPhyOffset']:,}" if state["maxPhyOffset"] > 0 else "be empty"
+    again = [
+        f"{when} dispatches {counted(recovery[name], 'message')} again"
+        for when, name in (("load", "redispatchedInLoad"), ("start", "redispatchedInStart"))
+        if recovery[name]
+    ]
+    return f"{recovery['store']}: {starts}; its commit log would {reach}; {', '.join(again) or 'no message is dispatched again'}"
 
 
 def write_recovery(recovery: dict[str, Any], out: str) -> None:

@@ -288,7 +288,7 @@ def test_the_report_says_what_is_lost_and_not_that_all_is_well(pullsim: Pullsim,
     html = (tmp_path / "report.html").read_text("utf-8")
     lost = sum(len(offsets) for offsets in skipped_offsets(captured).values())
     assert f"skipped <b>{lost:,}</b> deleted offsets" in html
-    assert not re.search(r"\b\d+\s?ms</td>", html.partition("Next loss in")[2].partition("</table>")[0])
+    assert not re.search(r"\b\d+\s?ms</td>", html.partition("First loss in")[2].partition("</table>")[0])
 
 
 def test_a_store_without_offsets_is_not_called_well(pullsim: Pullsim, captured: Path, tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ LIMIT 1"""
     return [
         f"""\
 SELECT
-  brokerName, consumerGroup, topic, queueId, lostMessages, messagesToLoss, timeToLossMillis, basis, reason, deletedAt,
+  brokerName, consumerGroup, topic, queueId, lostMessages, basis, reason, deletedAt,
+  CASE WHEN lostMessages = 0 THEN messagesToLoss END AS messagesToLoss,
+  CASE WHEN lostMessages = 0 THEN timeToLossMillis END AS timeToLossMillis,
   try_sum(lostMessages) OVER () AS lostInAll, count(*) OVER () AS queuesInAll, count_if(lostMessages > 0) OVER () AS queuesLost
 FROM retention_risk
 {scope.rows()}
@@ -45,8 +47,8 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         ReportColumn("topic", "Topic", forms.name),
         ReportColumn("queueId", "Queue", forms.words),
         ReportColumn("lostMessages", "Lost", bar=True),
-        ReportColumn("messagesToLoss", "Messages before the next loss"),
-        ReportColumn("timeToLossMillis", "Next loss in", forms.duration),
+        ReportColumn("messagesToLoss", "Messages ahead of deletion"),
+        ReportColumn("timeToLossMillis", "First loss in", forms.duration),
         ReportColumn("basis", "Estimated by", forms.words),
         ReportColumn("deletedAt", "Next file is deleted (UTC)", forms.moment),
     )
@@ -61,7 +63,7 @@ def _finding(rows: Sequence[Row], pulls: Sequence[Row]) -> ReportFinding:
     first = rows[0]
     where = Markup("{} on {}, queue {}").format(forms.name(first["consumerGroup"]), forms.name(first["topic"]), first["queueId"])
     if first["queuesLost"]:
-        text = Markup("<b>{}</b> deleted before a group had consumed them, in {}; most of them {} lost: {}.")
+        text = Markup("<b>{}</b> deleted before a group had consumed them, in {}; the most {} lost: {}.")
         messages = forms.counted(first["lostInAll"], "message was", "messages were")
         lost = messages, forms.counted(first["queuesLost"], "queue"), where, forms.count(first["lostMessages"])
         return ReportFinding(Tone.BAD, text.format(*lost))

@@ -15,6 +15,7 @@ from pipeline.embedded.questions import ask
 from pipeline.listings import table
 from pipeline.main import run
 from tests.makers.plain_lakes import plain_lake
+from tests.runs.verdicts import on_one_line
 from tests.truth.golden import needs_golden
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -140,7 +141,7 @@ def test_the_time_of_an_entry_with_an_extension_is_that_of_its_unit(tmp_path: Pa
 def test_lists_say_what_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def said(lake: Path, *words: str) -> str:
         assert run(["delays", "--lake", str(lake), "--engine", "duckdb", *words]) == 0
-        return " ".join(capsys.readouterr().out.split())
+        return on_one_line(capsys.readouterr().out)
 
     entries = [entry(1, 0, -60_000), entry(2, 0, -60_000), entry(2, 1, 1), entry(5, 0, 1), entry(5, 1, 2)]
     late = made(tmp_path / "late", entries, {1: 0, 5: 0})

@@ -13,11 +13,12 @@ import pytest
 
 from pipeline.commands.cli import SECTIONS, cli
 from pipeline.commands.engine import Engine
-from pipeline.listings.listing import Kind, Shown
+from pipeline.listings.listing import Kind, Shown, Verdict
 from pipeline.listings.operator_lists import GROUP_LIST
-from pipeline.listings.table import WIDTH, fitted, value_text
+from pipeline.listings.table import WIDTH, fitted, value_text, verdict_text
 from pipeline.main import run
 from tests.makers.plain_lakes import plain_lake
+from tests.runs.verdicts import on_one_line
 
 END = 1_795_257_353_846  # 2026-11-21 10:35:53 UTC
 SECOND = 1000
@@ -154,7 +155,7 @@ def test_a_queue_past_its_end_hides_nothing(pullsim: Callable[..., tuple[int, st
     for words in (("groups",), ("lag", "--by", "group")):
         out = pullsim(*words, "--group", "ahead")[1]
         assert re.search(r"^ahead .* 7 ", out, re.MULTILINE)
-        told = " ".join(out.split("\n\n")[-1].split())
+        told = on_one_line(out.split("\n\n")[-1])
         assert "7 messages wait in 1 group" in told
         assert "1 queue with an offset past the end counts as 0" in told
     [row] = map(json.loads, pullsim("lag", "--by", "group", "--group", "ahead", "--format", "json")[1].splitlines())
@@ -166,9 +167,9 @@ def test_a_queue_past_its_end_hides_nothing(pullsim: Callable[..., tuple[int, st
 def test_a_command_that_is_told_takes_a_name_as_one_word() -> None:
     """People paste the command into a shell, and the name comes from a store."""
     seen = {"groups": 1, "waiting": 0, "behind": 0, "deleted": 0, "unknown": 0, "negative": 0, "dead": 0, "skippers": 0, "clientless": 0}
-    told = GROUP_LIST.verdict(seen | {"worst": 2, "first": "a;reboot"})
+    told = str(GROUP_LIST.verdict(seen | {"worst": 2, "first": "a;reboot"}))
     assert "it has stopped on a topic (pullsim groups --queues --group 'a;reboot' tells why)" in told
-    told = GROUP_LIST.verdict(seen | {"groups": 2, "trouble": 1, "inTrouble": "a;reboot", "slow": 0, "unjudged": 0})
+    told = str(GROUP_LIST.verdict(seen | {"groups": 2, "trouble": 1, "inTrouble": "a;reboot", "slow": 0, "unjudged": 0}))
     assert "(pullsim groups --queues --group 'a;reboot' tells why)" in told
 
 
@@ -176,10 +177,9 @@ def test_what_is_not_known_is_no_all_clear(pullsim: Callable[..., tuple[int, str
     code, out, _ = pullsim("groups", "--group", "even")
     assert code == 0
     assert re.search(r"^even +UNKNOWN +0 ", out, re.MULTILINE)
-    told = " ".join(out.split("\n\n")[-1].split())
-    assert (
-        "whether it has stopped or is slow is not known: too little was seen of it (pullsim groups --queues --group even tells why" in told
-    )
+    told = on_one_line(out.split("\n\n")[-1])
+    why = "that takes 50 s of captured traffic, or pullsim lag --record after each of ten imports"
+    assert f"whether it has stopped or is slow is not known: {why} (pullsim groups --queues --group even tells why)" in told
     out = pullsim("clients")[1]
     assert out.splitlines()[0] == "(0 rows)"
     assert "pullsim capture" in out
@@ -215,14 +215,14 @@ def test_what_two_brokers_have_is_counted_once_and_their_names_are_shown(
     def shown(*words: str) -> tuple[str, str]:
         code, out, err = pullsim(*words, "--lake", two_brokers)
         assert code == 0, err
-        return out.splitlines()[0], " ".join(out.split("\n\n")[-1].split())
+        return out.splitlines()[0], on_one_line(out.split("\n\n")[-1])
 
     header, told = shown("groups")
     assert "Broker" in header
     assert told == (
         # 4 on each broker and 1 to try again; the two that only a capture has are known to wait for nothing or not at all
-        "4 groups: 9 messages wait in 1 group; of 3 it is not known whether they stopped or are slow (pullsim capture, or pullsim lag "
-        "--record after each import, shows more); the lag of 2 is not known; 1 queue with an offset past the end counts as 0; "
+        "4 groups: 9 messages wait in 1 group; of 3 it is not known whether they stopped or are slow: that takes 50 s of captured traffic, "
+        "or pullsim lag --record after each of ten imports; the lag of 2 is not known; 1 queue with an offset past the end counts as 0; "
         "pullsim retention tells when the next message is lost"
     )
     assert "4 groups: " not in shown("groups", "--broker", "b")[1]
@@ -345,8 +345,20 @@ def test_pulls_are_found_by_what_became_of_them(
         assert ("Group" in out.splitlines()[0], "Topic" in out.splitlines()[0]) == ("--group" not in words, "--topic" not in words)
 
 
+def test_a_verdict_that_is_longer_than_a_line_has_a_line_for_each_note() -> None:
+    short = Verdict("4 groups", ("2 stopped", "1 slow"))
+    assert verdict_text(short) == str(short) == "4 groups: 2 stopped; 1 slow"
+    long = Verdict("4 groups", ("2 stopped" * 6, f"1 slow {'x ' * 50}", "\x1b[31m"))
+    lines = verdict_text(long).splitlines()
+    assert [lines[0], lines[1], lines[-1]] == ["4 groups:", f"- {'2 stopped' * 6}", "- \\x1b[31m"]
+    assert lines[3].startswith("  x ")
+    assert max(map(len, lines)) <= WIDTH
+    assert verdict_text(Verdict("", ("a" * 60, "b" * 60))) == f"- {'a' * 60}\n- {'b' * 60}"
+    assert verdict_text(Verdict("all is well")) == "all is well"
+
+
 def test_pulls_are_counted_by_what_they_mean(pullsim: Callable[..., tuple[int, str, str]], pulled: Path) -> None:
-    told = " ".join(pullsim("pulls", "--lake", pulled)[1].split("\n\n")[-1].split())
+    told = on_one_line(pullsim("pulls", "--lake", pulled)[1].split("\n\n")[-1])
     assert told == (
         "5 pulls of 2 groups: 1 found messages; 2 sent to another offset (PULL_OFFSET_MOVED); 1 refused; 1 without a captured answer; "
         "the broker held 2 (long polling): 1 ended by a message, 1 without a captured answer; "
@@ -354,7 +366,7 @@ def test_pulls_are_counted_by_what_they_mean(pullsim: Callable[..., tuple[int, s
     )
     rows = map(json.loads, pullsim("pulls", "--lake", pulled, "--format", "json")[1].splitlines())
     assert [row["holdEnding"] for row in rows] == ["NO_ANSWER", None, None, None, "MESSAGE"]
-    assert re.search(r"^Held for +3 s\nHeld until +MESSAGE$", pullsim("pulls", "--lake", pulled, "--outcome", "0")[1], re.MULTILINE)
+    assert re.search(r"^Held for +3 s\nHold ended by +MESSAGE$", pullsim("pulls", "--lake", pulled, "--outcome", "0")[1], re.MULTILINE)
     [whole] = [line for line in pullsim("pulls", "--lake", pulled, "--outcome", "25")[1].splitlines() if line.startswith("Request in full")]
     assert whole.split()[-1] == "f1-1.1.1.1:10911-9.9.9.9:502-1-99-10"
     assert pullsim("pulls")[1] == "(0 rows)\nno such pull was captured; pullsim capture reads captured traffic\n"
@@ -368,7 +380,7 @@ def test_queues_tell_why_their_status_is_as_it_is(pullsim: Callable[..., tuple[i
     ]
     out = pullsim("groups", "--queues")[1]
     assert out.splitlines()[0].split()[:5] == ["Group", "Topic", "QID", "Status", "Why"]
-    assert " not known: too little was seen (pullsim capture, or" in " ".join(out.split())
+    assert " not known: that takes 50 s of captured traffic, or" in " ".join(out.split())
 
 
 @pytest.fixture(scope="module")
@@ -419,7 +431,7 @@ def cut_queues(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_lists_say_who_stopped_or_is_slow_and_what_is_deleted(
     pullsim: Callable[..., tuple[int, str, str]], cut_queues: Path, words: tuple[str, ...], told: str
 ) -> None:
-    out = " ".join(pullsim(*words, "--lake", cut_queues)[1].split("\n\n")[-1].split())
+    out = on_one_line(pullsim(*words, "--lake", cut_queues)[1].split("\n\n")[-1])
     assert told in out
     assert ("deleted" in out) == (words[-1] not in {"slow", "young"})
 
@@ -427,7 +439,7 @@ def test_lists_say_who_stopped_or_is_slow_and_what_is_deleted(
 def test_dead_letters_below_the_minimum_are_gone(pullsim: Callable[..., tuple[int, str, str]]) -> None:
     [row] = map(json.loads, pullsim("dlq", "--format", "json")[1].splitlines())
     assert (row["consumerGroup"], row["messages"], row["bytes"], row["oldestMillis"], row["readers"]) == ("slow", 2, 200, 2 * SECOND, 0)
-    told = " ".join(pullsim("dlq")[1].split())
+    told = on_one_line(pullsim("dlq")[1])
     assert "2 dead letters of 1 group, the oldest 2 s old: nobody consumes those of 1 group" in told
 
 
@@ -441,7 +453,7 @@ def test_a_transaction_is_open_from_the_committed_offset_on_unless_an_op_names_i
     assert rows[0]["ageMillis"] == 60 * SECOND - 2
     _, verdict = pullsim("transactions")[1].split("\n\n")
     assert max(map(len, verdict.splitlines())) <= WIDTH
-    assert " ".join(verdict.split()) == (
+    assert on_one_line(verdict) == (
         "3 open transactions: 2 pending, the oldest 59 s old; the broker gave up 1: its producers never answered"
     )
 

@@ -12,6 +12,7 @@ from pipeline.embedded.database import EmbeddedLake
 from pipeline.embedded.questions import ask
 from pipeline.main import run
 from tests.makers.plain_lakes import plain_lake
+from tests.runs.verdicts import on_one_line
 
 READ = 1_795_579_538_000  # the timer's clock
 NOW = READ + 60_000  # the last write: the timer is a minute late
@@ -417,7 +418,7 @@ def test_the_lists_show_what_is_open(
     assert run(names) == 0
     table, told = capsys.readouterr().out.split("\n\n")
     assert len(table.splitlines()) == 1 + rows
-    assert " ".join(told.split()).startswith(verdict)
+    assert on_one_line(told).startswith(verdict)
 
 
 def test_all_needs_messages(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
