@@ -97,9 +97,7 @@ def verdict(rows: Sequence[Row], skipped: int = 0) -> Verdict:
     if lost:
         told.append(f"lost already: {counted(lost, 'message')}")
     if skipped:
-        told.append(
-            f"captured pulls were sent past {skipped:,} deleted messages, which wait no more (pullsim pulls --outcome 21 tells when)"
-        )
+        told.append(f"captured pulls were sent past {skipped:,} deleted messages (pullsim pulls --outcome 21 tells when)")
     if going:
         at = min(row["deletedAt"] for row in going)
         groups = sorted({row["consumerGroup"] for row in going if row["deletedAt"] == at})
