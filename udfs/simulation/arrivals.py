@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from store_format.compiled import bare
+from store_format.compiled import bare, inner
 from store_format.made.made_values import between, unit
 from udfs.broker.schedule_delivery import look_after
 from udfs.simulation import world as at
@@ -27,7 +27,7 @@ ALL_MATCH: Final = MATCHES_AT_BROKER | MATCHES_AT_CLIENT
 _RECORD, _BODY = 0, 1  # columns of `sizes`
 
 
-@bare
+@inner
 def _row(w, queue, offset):  # type: ignore[no-untyped-def]
     """Return the row of a recorded message."""
     return w.queues[queue, at.FIRST_TIME] + offset - w.queues[queue, at.BACKLOG_END]
@@ -73,7 +73,7 @@ def matches(w, queue, offset):  # type: ignore[no-untyped-def]
     return np.int64(ALL_MATCH) if taken else np.int64(0)
 
 
-@bare
+@inner
 def origin(w, queue, offset):  # type: ignore[no-untyped-def]
     """Return (queue, offset, tries) of a message: where it was first sent, and how often it was sent back since."""
     if queue < w.cfg[at.QUEUES]:

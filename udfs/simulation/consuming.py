@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from store_format.compiled import bare
+from store_format.compiled import bare, inner
 from udfs.broker.schedule_delivery import look_after
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import origin
@@ -26,14 +26,14 @@ from udfs.simulation.service_time import fails, service_time
 from udfs.simulation.world import MS, NONE
 
 
-@bare
+@inner
 def _place(w, slot, place, ahead):  # type: ignore[no-untyped-def]
     """Return the place in a slot's ring that is `ahead` messages after `place`."""
     first = slot * w.cfg[at.RING]
     return first + ((place - first + ahead) & (w.cfg[at.RING] - 1))
 
 
-@bare
+@inner
 def note_started(w, row, offset):  # type: ignore[no-untyped-def]
     """Record that a listener gets a message; count a duplicate if a listener of the group (when broadcasting: of the client) had it before.
 
@@ -52,7 +52,7 @@ def note_started(w, row, offset):  # type: ignore[no-untyped-def]
         w.counters[at.DUPLICATES] += 1
 
 
-@bare
+@inner
 def _try(w, row, offset):  # type: ignore[no-untyped-def]
     """Return how long the listener takes for a message, and whether it fails; in a broadcasting group each client has its own draws."""
     first_queue, first_offset, tries = origin(w, row[at.QUEUE], offset)
@@ -61,7 +61,7 @@ def _try(w, row, offset):  # type: ignore[no-untyped-def]
     return service_time(w.cfg, w.shares, stream, tries), fails(w.shares, stream, tries)
 
 
-@bare
+@inner
 def start_work(w, client, now):  # type: ignore[no-untyped-def]
     """Pass waiting batches to the client's free threads."""
     row = w.clients[client]
@@ -80,7 +80,7 @@ def start_work(w, client, now):  # type: ignore[no-untyped-def]
             begin_batch(w, slot, place, now)
 
 
-@bare
+@inner
 def begin_batch(w, slot, place, now):  # type: ignore[no-untyped-def]
     """Pass a batch to the listener. The result is drawn now and applied when the batch ends."""
     row, client = w.slots[slot], w.clients[w.slots[slot, at.CLIENT]]
@@ -112,7 +112,7 @@ def tell(w, slot, place, count, result, now):  # type: ignore[no-untyped-def]
         write_consumed(w, slot, w.ring[_place(w, slot, place, ahead)], NONE, started, result, now)
 
 
-@bare
+@inner
 def send_back(w, queue, offset, now):  # type: ignore[no-untyped-def]
     """Send one message back to the broker, which stores it in the queue of its delay level or as a dead letter."""
     first_queue, first_offset, tries = origin(w, queue, offset)
@@ -127,7 +127,7 @@ def send_back(w, queue, offset, now):  # type: ignore[no-untyped-def]
     w.counters[at.SENT_BACK] += 1
 
 
-@bare
+@inner
 def keep_for_level(w, level, stored, queue, offset, tries, into):  # type: ignore[no-untyped-def]
     """Append a message to the line of its delay level."""
     free = w.counters[at.FREE]
@@ -149,7 +149,7 @@ def keep_for_level(w, level, stored, queue, offset, tries, into):  # type: ignor
     line[at.LEVEL_LAST] = free
 
 
-@bare
+@inner
 def expect_look(w, level):  # type: ignore[no-untyped-def]
     """Push the event of the delivery run that delivers the first message of a delay level (counted from 0)."""
     stored = w.pending[w.levels[level, at.LEVEL_FIRST], at.PENDING_STORED]
@@ -157,7 +157,7 @@ def expect_look(w, level):  # type: ignore[no-untyped-def]
     push(w.heap, w.counters, look, key_of(DELIVER, level))
 
 
-@bare
+@inner
 def _remove(w, slot, place, count):  # type: ignore[no-untyped-def]
     """Remove a batch from the slot's ring (ProcessQueue.removeMessage); return the offset to commit."""
     row, mask = w.slots[slot], w.cfg[at.RING] - 1
@@ -173,7 +173,7 @@ def _remove(w, slot, place, count):  # type: ignore[no-untyped-def]
     return row[at.QUEUE_OFFSET_MAX] + 1
 
 
-@bare
+@inner
 def end_work(w, place, now):  # type: ignore[no-untyped-def]
     """Apply the result of a batch, and pass the next batch to its thread."""
     slot = place // w.cfg[at.RING]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from store_format.compiled import bare
+from store_format.compiled import inner
 from udfs.consumer.consume_orderly import CONTINUE_AFTER, LOCK_AFTER_LOSS, LOCK_AFTER_START, MAX_TIME_CONSUME_CONTINUOUSLY
 from udfs.consumer.process_queue import REBALANCE_LOCK_MAX_LIVE_TIME
 from udfs.simulation import world as at
@@ -25,13 +25,13 @@ from udfs.simulation.service_time import fails, service_time
 from udfs.simulation.world import MS, NONE
 
 
-@bare
+@inner
 def _entry(w, slot, ahead):  # type: ignore[no-untyped-def]
     """Return the place in the ring of the message `ahead` places after the slot's first one."""
     return slot * w.cfg[at.RING] + ((w.slots[slot, at.HEAD] + ahead) & (w.cfg[at.RING] - 1))
 
 
-@bare
+@inner
 def start_consumer(w, slot):  # type: ignore[no-untyped-def]
     """Start a consumer of the queue, which waits for a thread, unless one exists (the result of putMessage)."""
     row = w.slots[slot]
@@ -40,14 +40,14 @@ def start_consumer(w, slot):  # type: ignore[no-untyped-def]
         wait_for_thread(w, slot)
 
 
-@bare
+@inner
 def wait_for_thread(w, slot):  # type: ignore[no-untyped-def]
     """Append the consumer to the client's line for a thread: submitConsumeRequest."""
     w.slots[slot, at.BEGAN] = NONE
     submit(w, slot, slot * w.cfg[at.RING], 0)
 
 
-@bare
+@inner
 def next_turn(w, slot, now):  # type: ignore[no-untyped-def]
     """Let a consumer with a thread take its next batch, or release the thread."""
     row, cfg = w.slots[slot], w.cfg
@@ -68,7 +68,7 @@ def next_turn(w, slot, now):  # type: ignore[no-untyped-def]
     _begin(w, slot, now)
 
 
-@bare
+@inner
 def _begin(w, slot, now):  # type: ignore[no-untyped-def]
     """Pass the taken batch to the listener."""
     row, client = w.slots[slot], w.clients[w.slots[slot, at.CLIENT]]
@@ -94,7 +94,7 @@ def _begin(w, slot, now):  # type: ignore[no-untyped-def]
     push(w.heap, w.counters, now + taken, key_of(WORK_END, slot * w.cfg[at.RING]))
 
 
-@bare
+@inner
 def _tell(w, slot, result, now):  # type: ignore[no-untyped-def]
     """Write the rows of `consumed` for the batch."""
     if not w.cfg[at.TELLS]:
@@ -104,7 +104,7 @@ def _tell(w, slot, result, now):  # type: ignore[no-untyped-def]
         write_consumed(w, slot, entry, entry[at.TRY], entry[at.STARTED], result, now)
 
 
-@bare
+@inner
 def _is_put_back(w, slot, now):  # type: ignore[no-untyped-def]
     """Return whether a failed batch has a message that may still be tried (checkReconsumeTimes); others become dead letters."""
     again = False
@@ -119,7 +119,7 @@ def _is_put_back(w, slot, now):  # type: ignore[no-untyped-def]
     return again
 
 
-@bare
+@inner
 def _commit(w, slot):  # type: ignore[no-untyped-def]
     """Remove the taken messages (ProcessQueue.commit), and set the offset in the table even to a lower one, unless the queue is dropped."""
     row = w.slots[slot]
@@ -133,7 +133,7 @@ def _commit(w, slot):  # type: ignore[no-untyped-def]
     row[at.HEAD] += row[at.TAKEN]
 
 
-@bare
+@inner
 def end_turn(w, slot, now):  # type: ignore[no-untyped-def]
     """Apply the result of a batch, and let the consumer continue."""
     row = w.slots[slot]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from store_format.compiled import bare
+from store_format.compiled import bare, inner
 from udfs.simulation import event_heap as heap
 from udfs.simulation import world as at
 from udfs.simulation.consuming import end_work, expect_look, start_work
@@ -19,7 +19,7 @@ from udfs.simulation.world import MS, NONE
 DONE, TELL, GROW, ASK = range(4)
 
 
-@bare
+@inner
 def _lacks_room(w):  # type: ignore[no-untyped-def]
     """Return what the caller must do before the next event; DONE for nothing."""
     batch = w.cfg[at.CONSUME_BATCH]
@@ -30,7 +30,7 @@ def _lacks_room(w):  # type: ignore[no-untyped-def]
     return DONE
 
 
-@bare
+@inner
 def _lacks_retries(w):  # type: ignore[no-untyped-def]
     """Return whether a delivery might lack room: all waiting messages may be due at once and go to one retry queue."""
     for one in range(w.cfg[at.RETRY_QUEUES]):
@@ -40,7 +40,7 @@ def _lacks_retries(w):  # type: ignore[no-untyped-def]
     return False
 
 
-@bare
+@inner
 def _deliver(w, level, now):  # type: ignore[no-untyped-def]
     """Run the delivery of a delay level: move due messages to the retry topic, and wake the pulls that wait for them."""
     line, arrived = w.levels[level], False
@@ -67,7 +67,7 @@ def _deliver(w, level, now):  # type: ignore[no-untyped-def]
         _wake(w)
 
 
-@bare
+@inner
 def _wake(w):  # type: ignore[no-untyped-def]
     """Recalculate when the pulls of the retry topic are answered."""
     for slot in range(w.slots.shape[0]):
@@ -78,7 +78,7 @@ def _wake(w):  # type: ignore[no-untyped-def]
                 expect_answer(w, slot)
 
 
-@bare
+@inner
 def _persist_offsets(w, client, now):  # type: ignore[no-untyped-def]
     """Commit a client's offsets: RemoteBrokerOffsetStore.persistAll, or LocalFileOffsetStore.persistAll when broadcasting."""
     slot = w.clients[client, at.FIRST_SLOT]
@@ -93,7 +93,7 @@ def _persist_offsets(w, client, now):  # type: ignore[no-untyped-def]
     heap.push(w.heap, w.counters, now + w.cfg[at.PERSIST], heap.key_of(heap.PERSIST_OFFSETS, client))
 
 
-@bare
+@inner
 def _client_of(w, kind, number):  # type: ignore[no-untyped-def]
     """Return the client of an event."""
     if kind == heap.PERSIST_OFFSETS:
@@ -101,7 +101,7 @@ def _client_of(w, kind, number):  # type: ignore[no-untyped-def]
     return w.slots[number // w.cfg[at.RING] if kind == heap.WORK_END else number, at.CLIENT]
 
 
-@bare
+@inner
 def _happen(w, kind, number, now):  # type: ignore[no-untyped-def]
     """Process one event of a client."""
     if kind == heap.WORK_END:

@@ -5,12 +5,12 @@ No code of the broker. A row goes to the array `consumed` or `dead`; `world` def
 
 from __future__ import annotations
 
-from store_format.compiled import bare
+from store_format.compiled import inner
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import origin
 
 
-@bare
+@inner
 def write_consumed(w, slot, entry, tries, started, result, now):  # type: ignore[no-untyped-def]
     """Write a row of `consumed` for an entry of a slot: from `started` to `now` the listener had the message.
 
@@ -31,7 +31,7 @@ def write_consumed(w, slot, entry, tries, started, result, now):  # type: ignore
     row[at.C_RESULT] = result
 
 
-@bare
+@inner
 def write_dead(w, queue, offset, tries, stored):  # type: ignore[no-untyped-def]
     """Count a dead letter; if the plan has rows written, write its row of `dead` with the queue and offset where it was first sent."""
     if w.cfg[at.TELLS]:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from store_format.compiled import bare
+from store_format.compiled import bare, inner
 from udfs.simulation.arrivals import arrival_time, end_offset
 from udfs.simulation.world import ALIVE, BEFORE, BROADCAST, COMMITTED, DISPATCH, LOCAL_POSITION, NEVER, NONE, POSITION
 
@@ -19,7 +19,7 @@ LAG_COLUMNS: Final = 5
 WAITED_FROM_BEFORE: Final = NEVER  # the message is of the backlog, so its waiting time is unknown
 
 
-@bare
+@inner
 def _position(w, queue, end):  # type: ignore[no-untyped-def]
     """Return the offset that the group has reached in a queue."""
     if not w.cfg[BROADCAST]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from store_format.compiled import bare
+from store_format.compiled import bare, inner
 from udfs.pull.batch_caps import is_the_batch_full, scan_window_entries
 from udfs.simulation import world as at
 from udfs.simulation.arrivals import ALL_MATCH, MATCHES_AT_BROKER, arrival_time, body_size, matches, origin, record_size
@@ -21,7 +21,7 @@ from udfs.simulation.world import NEVER, NONE
 _MIB = 1024 * 1024
 
 
-@bare
+@inner
 def visible_at(w, queue, offset):  # type: ignore[no-untyped-def]
     """Return when pulls can see a message: after its dispatch."""
     arrived = arrival_time(w, queue, offset)
@@ -62,7 +62,7 @@ def note_position(w, row, offset):  # type: ignore[no-untyped-def]
         w.queues[row[at.QUEUE], at.POSITION] = offset
 
 
-@bare
+@inner
 def _is_full(w, slot):  # type: ignore[no-untyped-def]
     """Return whether the client holds too many messages of the queue to pull."""
     row, cfg, begin, mask = w.slots[slot], w.cfg, slot * w.cfg[at.RING], w.cfg[at.RING] - 1
@@ -108,7 +108,7 @@ def pull(w, slot, now):  # type: ignore[no-untyped-def]
     expect_answer(w, slot)
 
 
-@bare
+@inner
 def expect_answer(w, slot):  # type: ignore[no-untyped-def]
     """Calculate when the pull in progress is answered, as far as known now; a redelivered message may wake it earlier."""
     row = w.slots[slot]
@@ -117,7 +117,7 @@ def expect_answer(w, slot):  # type: ignore[no-untyped-def]
     expect(w, slot, ANSWER, row[at.ANSWERED_AT])
 
 
-@bare
+@inner
 def _put(w, slot, offset, body, tries, now):  # type: ignore[no-untyped-def]
     """Add one message to the slot's ring (ProcessQueue.putMessage); return its place."""
     row = w.slots[slot]
@@ -135,7 +135,7 @@ def _put(w, slot, offset, body, tries, now):  # type: ignore[no-untyped-def]
     return place
 
 
-@bare
+@inner
 def submit(w, slot, place, count):  # type: ignore[no-untyped-def]
     """Append a batch to the client's line for a thread: `count` messages from `place` in the ring on."""
     client = w.clients[w.slots[slot, at.CLIENT]]
@@ -149,7 +149,7 @@ def submit(w, slot, place, count):  # type: ignore[no-untyped-def]
     w.slots[slot, at.QUEUED] += 1
 
 
-@bare
+@inner
 def _scan(w, slot, as_of, now):  # type: ignore[no-untyped-def]
     """Scan (getMessage), filter again as the client does, and add the messages; return how many the broker sent and how many were added."""
     row, cfg = w.slots[slot], w.cfg
@@ -183,7 +183,7 @@ def _scan(w, slot, as_of, now):  # type: ignore[no-untyped-def]
     return sent, put
 
 
-@bare
+@inner
 def take_answer(w, slot, now):  # type: ignore[no-untyped-def]
     """Process the broker's answer, and pull again; return how many messages were added."""
     row, cfg = w.slots[slot], w.cfg
