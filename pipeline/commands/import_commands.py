@@ -105,11 +105,13 @@ def import_command(
         now=now,
         progress=progress_to_stderr,
     )
+    new_run = lambda into: importing(into, run_id=run_id())  # noqa: E731
+    import_here = partial(import_small_store, new_run, lake, store, broker=name, layout=asked, tell=engine.tell)
     needs_spark = follow or not engine.may_work_here
     if not needs_spark:
         require_store(store)
         progress_to_stderr(broker_settings.told_version)
-        small = import_small_store(partial(importing, run_id=run_id()), lake, store, broker=name, layout=asked, tell=engine.tell)
+        small = import_here()
         if small is not None:
             _tell(small)
             return
@@ -121,11 +123,11 @@ def import_command(
             progress_to_stderr(broker_settings.told_version)
         opened = Lake(spark, lake)
         if follow:
-            again = lambda into: importing(into, run_id=run_id())  # noqa: E731
+            again = lambda into: (import_here() if engine.may_work_here else None) or new_run(into)  # noqa: E731
             pause = 1.0 if trigger is None else trigger
             _follow(opened, store, name, broker_settings, again, checkpoint, publish, once=once, trigger=pause)
             return
-        done = importing(opened, run_id=run_id())
+        done = new_run(opened)
     _tell(done)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -77,6 +78,14 @@ def files_with(table: DeltaTable, column: str, value: str) -> list[str]:
     least, most = (files[f"{end}.{column}"].to_pylist() if f"{end}.{column}" in files.column_names else none for end in ("min", "max"))
     found = zip(names, least, most, strict=True)
     return [unquote(name) for name, low, high in found if low is None or high is None or low <= value <= high]
+
+
+def greatest_in_files(table: DeltaTable, column: str) -> dict[str, Any]:
+    """The greatest value of a column in each file by statistics, None where a file has none; files are named as in `files_with`."""
+    files = added_files(table)
+    names = files["path"].to_pylist()
+    most = files[f"max.{column}"].to_pylist() if f"max.{column}" in files.column_names else [None] * len(names)
+    return {unquote(name): value for name, value in zip(names, most, strict=True)}
 
 
 def plain_message(error: Exception) -> str:

@@ -6,10 +6,10 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -208,19 +208,32 @@ class EmbeddedLake:
 
     def _sql(self, tree: exp.Expr) -> str:
         """A query in DuckDB's SQL, after whatever it reads was defined."""
-        whole = with_table_functions(tree)
-        for name in sorted(named(whole)):
+        return self._after_definitions(*_translated(tree))
+
+    def _after_definitions(self, names: Collection[str], query: str) -> str:
+        for name in sorted(names):
             self.define(name)
-        return duckdb_sql(whole)
+        return query
 
     def _create_view(self, name: str) -> None:
-        statement = view_sql(name)
-        given = ", ".join(quoted(column.name) for column in documented(statement).columns)
-        query = f"SELECT * FROM ({self._sql(parsed(body_of(statement)))}) AS found({given})"
-        # DuckDB's sums are wider than Spark's
-        columns = self.connection.execute(f"DESCRIBE {query}").fetchall()
-        shown = ", ".join(_narrow(column) if kind == "HUGEINT" else quoted(column) for column, kind, *_ in columns)
-        self.connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT {shown} FROM ({query})")
+        given = ", ".join(quoted(column.name) for column in documented(view_sql(name)).columns)
+        query = f"SELECT * FROM ({self._after_definitions(*_translated_view(name))}) AS found({given})"
+        if "sum(" in query.lower():  # DuckDB's sums are wider than Spark's; to ask for the types takes as long as to create the view
+            columns = self.connection.execute(f"DESCRIBE {query}").fetchall()
+            shown = ", ".join(_narrow(column) if kind == "HUGEINT" else quoted(column) for column, kind, *_ in columns)
+            query = f"SELECT {shown} FROM ({query})"
+        self.connection.execute(f"CREATE VIEW {quoted(name)} AS {query}")
+
+
+def _translated(tree: exp.Expr) -> tuple[frozenset[str], str]:
+    """A query in DuckDB's SQL, and the names of the lake's tables, views and functions that it reads."""
+    whole = with_table_functions(tree)
+    return frozenset(named(whole)), duckdb_sql(whole)
+
+
+@cache
+def _translated_view(name: str) -> tuple[frozenset[str], str]:
+    return _translated(parsed(body_of(view_sql(name))))
 
 
 def _narrow(column: str) -> str:

@@ -111,6 +111,7 @@ class FollowBatches(BatchWork):
         self.progress(f"{event.kind}: {event.text}; importing the whole store again")
         before = OpenedBroker(lake, self.broker).table(t.COMMIT_LOG).count()
         imported = self.import_again(lake)
+        lake = self.newest_lake(lake.spark)  # the driver may have written it, beside this one
         writer = LakeWriter(lake, run_id=self.run_id, what="follow", broker=self.broker)
         told = (self.broker, self.run_id, number, event.kind, event.physic_offset, event.text, imported.max_phy_offset, self.now())
         writer.prepare(FOLLOW_EVENT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.follow.follow_batches import FollowBatches
@@ -12,6 +11,7 @@ from pipeline.follow.follow_metrics import Followed, FollowReport
 from pipeline.follow.follow_source import NAME, FollowedLog
 from pipeline.importing.load_store import ENABLE_EXTENSION, with_extension
 from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.last_row import last_row
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import register_source
 from pipeline.schema import tables as t
@@ -73,8 +73,7 @@ def _started(
     row = broker.row()
     assert row is not None
     batches.done = Followed(lake_version=lake.at.version, log_end=row["maxPhyOffset"])
-    last = F.max(F.struct("physicOffset", "storeSize", "recordCrc32")).alias("last")
-    mark = broker.table(t.COMMIT_LOG).agg(last).first()
+    mark = last_row(broker, t.COMMIT_LOG, ("physicOffset", "storeSize", "recordCrc32"))
     delays = store_settings(batches.store, settings).delays
     options = {
         "path": batches.store.root,
@@ -82,7 +81,7 @@ def _started(
         "mappedFileSizeCommitLog": str(row["mappedFileSizeCommitLog"]),
         "startingOffset": str(row["maxPhyOffset"]),
         "minOffset": str(row["minPhyOffset"]),
-        "mark": json.dumps(None if mark is None else mark["last"]),
+        "mark": json.dumps(mark),
         "maxBytesPerTrigger": str(BYTES_MAX),
         "delays": json.dumps(delays or ()),
         "multiDispatch": str(bool(settings.value("enableLmq") and settings.value("enableMultiDispatch"))).lower(),

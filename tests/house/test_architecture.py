@@ -32,7 +32,7 @@ FLOORS = {
 OUTSIDE = {"store_format": {"numpy", "numba", "llvmlite"}, "udfs": {"numpy", "numba", "lark"}}
 SPARK_SIDE = {"pyspark", "pandas", "py4j", "delta", "pyarrow"}
 FUNCTION_LINES = 70
-COMPILED = {"bare", "compiled", "njit", "jit", "vectorize"}
+COMPILED = {"bare", "compiled", "inner", "njit", "jit", "vectorize"}
 CLOCKS = {
     *(f"datetime.{name}" for name in ("now", "utcnow", "today")),
     *(f"time.{name}" for name in ("time", "time_ns", "localtime", "gmtime")),

@@ -48,6 +48,7 @@ def lake_with_capture(pullsim: Pullsim, answered: tuple[Path, Path], folder: Pat
     return lake, lines
 
 
+@slow_proof
 def test_recorded_answers_come_out_of_the_packets_that_carry_them(pullsim: Pullsim, answered: tuple[Path, Path], tmp_path: Path) -> None:
     lake, lines = lake_with_capture(pullsim, answered, tmp_path)
     out = ok(pullsim("replay", "--lake", lake, "--compare", "--out", tmp_path / "answers.jsonl"))

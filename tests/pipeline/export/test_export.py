@@ -201,6 +201,7 @@ def test_rows_that_give_another_log_end_the_export_and_leave_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["lake"]
 
 
+@slow_proof
 def test_rows_that_delta_marks_as_deleted_are_left_out(spark: SparkSession, tiny: Path, tiny_lake: Path, tmp_path: Path) -> None:
     marks = "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)"
     twice = "INSERT INTO {0} BY NAME SELECT * EXCEPT (reconsumeTimes), 99 AS reconsumeTimes FROM {0}"

@@ -78,6 +78,7 @@ def test_a_store_with_a_queue_extension_has_it_enabled_unless_told_otherwise(
     assert (lake.table(t.CONSUME_QUEUE).where("extUnit IS NOT NULL").count() > 0) == (given != "false")
 
 
+@slow_proof
 def test_a_store_that_has_lost_its_queues_gets_them_again(
     spark: SparkSession, imported: Lake, small_store: Path, tmp_path: Path, pullsim: Pullsim
 ) -> None:

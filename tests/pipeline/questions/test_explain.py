@@ -113,6 +113,7 @@ def test_messages_that_the_client_drops_are_told(pullsim: Pullsim, made: Lake) -
     assert "answer: FOUND, next offset 12" in text
 
 
+@slow_proof
 def test_a_moment_of_the_past_is_seen_as_it_was(pullsim: Pullsim, made: Lake) -> None:
     pull = ("--lake", made.root, "--group", "g", "--topic", "T", "--queue", 0, "--offset", 4)
     _, out, _ = pullsim("explain", *pull, "--format", "json", "--at", T0 + 3000)

@@ -44,6 +44,7 @@ def asked(path: Path, cases: list[dict[str, Any]]) -> Path:
     return path
 
 
+@slow_proof
 @needs_golden5
 def test_the_rules_of_a_version_reach_every_task(spark: SparkSession, tmp_path: Path) -> None:
     # message_was_removing reads the log of all with its settings, so it is answered a second time

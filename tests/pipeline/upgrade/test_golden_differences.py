@@ -91,6 +91,7 @@ def test_all_differences_to_4_9_8_are_of_one_rule(stores: Path) -> None:
     assert every["overflow_badly_goes_to_max", "nextBeginOffset"] == 413
 
 
+@slow_proof
 @needs_golden5
 def test_differences_to_5_5_0_are_counted_by_rule(stores: Path) -> None:
     every, alike = summed("5.5.0", stores)

@@ -1,0 +1,54 @@
+"""The last row of a broker in a large table, without a query of Spark where the files of the table's version alone have its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import functions as F
+
+from pipeline.delta.small_table import files_with, greatest_in_files
+from pipeline.files.store_files import is_uri
+from pipeline.lake.data_files import named_in_errors
+from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.schema.table import Table
+
+
+def last_row(broker: OpenedBroker, table: Table, columns: tuple[str, ...]) -> tuple[Any, ...] | None:
+    """The values of some columns in the broker's row that is greatest in the first of them; None where the broker has no row.
+
+    Args:
+        broker: the broker.
+        table: a table that was written.
+        columns: names of columns; the first one is a number that no two rows of the broker share.
+
+    Raises:
+        StoreError: a data file cannot be read.
+        LakeError: the table's log is damaged.
+    """
+    opened = None if is_uri(broker.lake.root) else broker.lake.opened(table)
+    if opened is None:
+        asked = broker.table(table).agg(F.max(F.struct(*columns)).alias("last")).first()
+        return asked and asked["last"] and tuple(asked["last"])
+    greatest = greatest_in_files(opened, columns[0])
+    # files without statistics first: no other file tells what they hold
+    paths = sorted(files_with(opened, "brokerName", broker.name), key=lambda path: (greatest[path] is not None, -(greatest[path] or 0)))
+    found: tuple[Any, ...] | None = None
+    for path in paths:
+        most = greatest[path]
+        if found is not None and most is not None and most <= found[0]:
+            break
+        here = _last_of_file(f"{broker.lake.path(table.name)}/{path}", broker.name, columns)
+        found = max(filter(None, (found, here)), default=None)
+    return found
+
+
+def _last_of_file(path: str, broker: str, columns: tuple[str, ...]) -> tuple[Any, ...] | None:
+    with named_in_errors(path):
+        rows = pq.read_table(path, columns=["brokerName", *columns], partitioning=None, page_checksum_verification=True)
+    ours = rows.filter(pc.equal(rows["brokerName"], broker))
+    if not len(ours):
+        return None
+    place = pc.index(ours[columns[0]], pc.max(ours[columns[0]])).as_py()
+    return tuple(ours[name][place].as_py() for name in columns)
