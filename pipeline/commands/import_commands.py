@@ -86,7 +86,7 @@ def import_command(
     the same rules, unless it is given others. Without --rules, files that only a broker 5.x writes tell 5.5.0, and the output names them.
     """
     from pipeline.files.given_files import require_store
-    from pipeline.importing.import_store import broker_of, import_store
+    from pipeline.importing.import_store import broker_of
     from pipeline.importing.small_store import import_small_store
     from pipeline.lake.lake import Lake
 
@@ -95,18 +95,8 @@ def import_command(
     broker_settings = settings.of_store(store)
     name = _named(broker_of(store, broker_name, broker_settings), broker_settings.broker_name)
     asked: Layout | None = None if layout == "auto" else layout  # type: ignore[assignment]
-    importing = partial(
-        import_store,
-        store_path=store,
-        broker=name,
-        layout=asked,
-        settings=broker_settings,
-        as_found=as_found,
-        now=now,
-        progress=progress_to_stderr,
-    )
-    new_run = lambda into: importing(into, run_id=run_id())  # noqa: E731
-    import_here = partial(import_small_store, new_run, lake, store, broker=name, layout=asked, tell=engine.tell)
+    importing = _importer(store, name, asked, broker_settings, as_found=as_found)
+    import_here = partial(import_small_store, importing, lake, store, broker=name, layout=asked, tell=engine.tell)
     needs_spark = follow or not engine.may_work_here
     if not needs_spark:
         require_store(store)
@@ -123,12 +113,35 @@ def import_command(
             progress_to_stderr(broker_settings.told_version)
         opened = Lake(spark, lake)
         if follow:
-            again = lambda into: (import_here() if engine.may_work_here else None) or new_run(into)  # noqa: E731
+
+            def again(into: Lake) -> Imported:
+                return (import_here() if engine.may_work_here else None) or importing(into)
+
             pause = 1.0 if trigger is None else trigger
             _follow(opened, store, name, broker_settings, again, checkpoint, publish, once=once, trigger=pause)
             return
-        done = new_run(opened)
+        done = importing(opened)
     _tell(done)
+
+
+def _importer(store: str, name: str, layout: Layout | None, settings: BrokerSettings, *, as_found: bool) -> Callable[[Lake], Imported]:
+    """What imports the store into a lake; each call is a run of its own."""
+    from pipeline.importing.import_store import import_store
+
+    def importing(into: Lake) -> Imported:
+        return import_store(
+            into,
+            store_path=store,
+            broker=name,
+            layout=layout,
+            settings=settings,
+            as_found=as_found,
+            run_id=run_id(),
+            now=now,
+            progress=progress_to_stderr,
+        )
+
+    return importing
 
 
 def _named(name: str, own: str | None) -> str:
