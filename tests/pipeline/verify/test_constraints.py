@@ -19,7 +19,7 @@ from tests.makers.captured_runs import ok
 from tests.makers.lakes import import_as
 from tests.runs.in_session import pullsim_in
 from tests.runs.replaying import NOON
-from tests.runs.sampling import slow_proof
+from tests.runs.sampling import sampled, slow_proof
 from tests.truth.captured import CAPTURES, unpack
 from tests.truth.golden import names, needs_golden, recovery
 
@@ -103,14 +103,15 @@ def test_every_check_has_a_row_that_breaks_it() -> None:
 
 def test_a_row_that_breaks_a_constraint_is_counted_under_it_alone(spark: SparkSession) -> None:
     told = []
-    for table in ALL_TABLES:
+    some = sampled(ALL_TABLES, 8)
+    for table in some:
         whole = sound(table)
         broken = [whole | {one.name: None} for one in table.columns if not one.nullable]
         broken += [whole | row for row in BREAKING.get(table.name, [])]
         rows = spark.createDataFrame([tuple(row[name] for name in table.names) for row in (whole, *broken)], table.schema).coalesce(1)
         told.append(counted(rows, table))
     found = [(row["path"], row["constraint"], row["rows"]) for row in reduce(DataFrame.unionAll, told).collect()]
-    assert found == [(table.name, one, 1) for table in ALL_TABLES for one in table.constraints]
+    assert found == [(table.name, one, 1) for table in some for one in table.constraints]
 
 
 def test_a_key_is_never_null() -> None:

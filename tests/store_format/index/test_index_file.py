@@ -23,7 +23,7 @@ from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_PREPARED_TY
 from store_format.log.commit_log import walk
 from store_format.record.message import decode, decode_text
 from tests.models.java_index import GoesRoundError, JavaIndexFile, JavaIndexService, hash_of
-from tests.runs.sampling import examples
+from tests.runs.sampling import examples, slow_proof
 from tests.truth.golden import golden_lines, meta_of, needs_golden
 from tests.truth.places import PROJECT, TESTS
 
@@ -346,6 +346,7 @@ def test_the_first_entry_of_a_later_file_counts_its_seconds_from_the_end_of_the_
     assert all(earlier.name < later.name for earlier, later in pairwise(service.files))
 
 
+@slow_proof
 def test_no_kernel_reads_outside_its_buffer(tmp_path: Path) -> None:
     script = TESTS / "runs" / "bounds_checked_index.py"
     checked = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}

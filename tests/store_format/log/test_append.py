@@ -17,6 +17,7 @@ from store_format.log.append import NO_BATCH, NOT_APPENDED, columns_of, encode, 
 from store_format.record.message import Message
 from store_format.record.message import encode as encode_one
 from tests.makers.records import messages
+from tests.runs.sampling import slow_proof
 from tests.truth.places import PROJECT, TESTS
 
 BLANK = 8
@@ -123,6 +124,7 @@ def test_only_what_consumers_see_moves_a_queue_on(data: st.DataObject) -> None:
     assert table.tolist() == ends
 
 
+@slow_proof
 def test_no_kernel_writes_outside_its_buffer(tmp_path: Path) -> None:
     script = TESTS / "runs" / "bounds_checked_append.py"
     checked = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}
