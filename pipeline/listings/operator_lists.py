@@ -52,7 +52,7 @@ def _of_groups(total: Totals) -> Verdict:
         _skipped(total),
         *(_progress_of_one if total["groups"] == 1 else _progress_of_all)(total),
         _left(total),
-        f"the lag of {total['unknown']:,} is not known" if total["unknown"] else None,
+        f"the lag of {counted(total['unknown'], 'group')} is not known" if total["unknown"] else None,
         _past_the_end(total["negative"]),
         f"{counted(total['dead'], 'dead letter')} (pullsim dlq)" if total["dead"] else None,
         "pullsim retention tells when the next message is lost" if total["waiting"] else None,

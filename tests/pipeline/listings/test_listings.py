@@ -222,7 +222,8 @@ def test_what_two_brokers_have_is_counted_once_and_their_names_are_shown(
     assert told == (
         # 4 on each broker and 1 to try again; the two that only a capture has are known to wait for nothing or not at all
         "4 groups: 9 messages wait in 1 group; of 3 it is not known whether they stopped or are slow: that takes 50 s of captured traffic, "
-        "or pullsim lag --record after each of ten imports; the lag of 2 is not known; 1 queue with an offset past the end counts as 0; "
+        "or pullsim lag --record after each of ten imports; the lag of 2 groups is not known; "
+        "1 queue with an offset past the end counts as 0; "
         "pullsim retention tells when the next message is lost"
     )
     assert "4 groups: " not in shown("groups", "--broker", "b")[1]
