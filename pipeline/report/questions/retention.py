@@ -63,7 +63,7 @@ def _finding(rows: Sequence[Row], pulls: Sequence[Row]) -> ReportFinding:
     first = rows[0]
     where = Markup("{} on {}, queue {}").format(forms.name(first["consumerGroup"]), forms.name(first["topic"]), first["queueId"])
     if first["queuesLost"]:
-        text = Markup("<b>{}</b> deleted before a group had consumed them, in {}; the most {} lost: {}.")
+        text = Markup("<b>{}</b> deleted before a group had consumed them, in {}; {} lost the most: {}.")
         messages = forms.counted(first["lostInAll"], "message was", "messages were")
         lost = messages, forms.counted(first["queuesLost"], "queue"), where, forms.count(first["lostMessages"])
         return ReportFinding(Tone.BAD, text.format(*lost))
