@@ -75,7 +75,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     # Hours of planning pay for both compilers, whose code does not fit into the default cache. The sampled run plans most queries once:
     # with one compiler and the class archive, tests/pipeline/lag/test_lag.py took 83 s of processor time, with both compilers 126 s.
-    of_jvm = {"spark.driver.extraJavaOptions": "-XX:ReservedCodeCacheSize=400m"} if ALL else INTERPRETED_PLANS | SHORT_JOBS
+    # The sampled run plans no query again while it runs, which took a twelfth of the time of tests/pipeline/replay/test_replay.py.
+    planned_once = {"spark.sql.adaptive.enabled": "false"}
+    of_jvm = {"spark.driver.extraJavaOptions": "-XX:ReservedCodeCacheSize=400m"} if ALL else INTERPRETED_PLANS | SHORT_JOBS | planned_once
     conf = of_jvm | {
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),

@@ -38,6 +38,8 @@ from udfs.pull.codes import GetMessageStatus, ResponseCode
 
 # outcome of a pull whose answer was not captured
 NO_ANSWER: Final = "NO_ANSWER"
+# any answer but messages, nothing found, and another offset
+REFUSED: Final = "REFUSED"
 # an offset message id: address and port in hex (IPv4 or IPv6), and the offset in the commit log
 _OFFSET_ID = re.compile(r"(?:[0-9A-F]{16}|[0-9A-F]{40})(?P<offset>[0-7][0-9A-F]{15})")
 _GROUP = click.option("--group", metavar="NAME", help="Only this consumer group.")
@@ -50,15 +52,17 @@ def _outcome(_context: click.Context, _parameter: click.Parameter, value: str | 
     if value is None:
         return None
     name = value.upper()
+    if name == REFUSED:
+        return "code NOT IN (0, 19, 20, 21)"
     if name in ResponseCode.__members__:
         return f"code = {int(ResponseCode[name])}"
     if name.isdecimal() and name.isascii() and len(name) <= 9:
         return f"code = {int(name)}"
-    known = [*GetMessageStatus.__members__, NO_ANSWER, *ResponseCode.__members__]
+    known = [*GetMessageStatus.__members__, NO_ANSWER, REFUSED, *ResponseCode.__members__]
     if name in known:
         return f"outcome = {literal(name)}"
     raise click.BadParameter(
-        f"expected a status of the store, {NO_ANSWER}, or a response code by its name or number, found {value!r}; the nearest: "
+        f"expected a status of the store, {NO_ANSWER}, {REFUSED}, or a response code by its name or number, found {value!r}; the nearest: "
         f"{', '.join(nearest(name, known))}"
     )
 
@@ -187,7 +191,7 @@ def clients_command(
     "--outcome",
     callback=_outcome,
     metavar="NAME|CODE",
-    help="Only pulls that ended so: a status such as OFFSET_TOO_SMALL, or a response code such as PULL_OFFSET_MOVED or 21.",
+    help="Only pulls that ended so: a status such as OFFSET_TOO_SMALL, a response code such as PULL_OFFSET_MOVED or 21, or REFUSED.",
 )
 @span_options("pulls")
 @_BROKER

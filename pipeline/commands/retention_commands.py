@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -166,8 +166,8 @@ class AskedRetention:
             found = self._found(asking(opened), opened.root)
         self._show(*found)
 
-    def _found(self, ask: AskAll, root: str) -> tuple[list[tuple[Forecast, list[Row]]], int]:
-        """The forecast of each broker that is asked for, with its rows; and the offsets that were skipped before."""
+    def _found(self, ask: AskAll, root: str) -> tuple[list[tuple[Forecast, list[Row]]], int, list[Mapping[str, str]]]:
+        """The forecast of each broker that is asked for, with its rows; the offsets that were skipped before; and the brokers' settings."""
         from pipeline.lag.retention import retention, skipped_offsets
         from pipeline.lake.committed import chosen_broker
 
@@ -178,15 +178,28 @@ class AskedRetention:
             asked = [chosen_broker(root, self.broker, list(properties))]
         found = [retention(ask, broker, self.question(properties[broker])) for broker in asked]
         is_told = self.form == "table"
-        return found, skipped_offsets(ask, asked, self.question({})) if is_told else 0
+        skipped = skipped_offsets(ask, asked, self.question({})) if is_told else 0
+        return found, skipped, [properties[broker] for broker in asked]
 
-    def _show(self, found: list[tuple[Forecast, list[Row]]], skipped: int) -> None:
+    def _rule(self, properties: Iterable[Mapping[str, str]]) -> str:
+        """What deletes files, where it is the same for all brokers."""
+        questions = [self.question(stored) for stored in properties]
+        rules = {(one.settings.value("fileReservedTime"), one.settings.value("deleteWhen")) for one in questions}
+        if len(rules) != 1:
+            return ""
+        [(hours, when)] = rules
+        disk = "" if self.of_one else "; a disk that fills deletes them earlier (--disk-size)"
+        return f"files are deleted by fileReservedTime={hours} and deleteWhen={when}{disk}"
+
+    def _show(self, found: list[tuple[Forecast, list[Row]]], skipped: int, properties: Iterable[Mapping[str, str]]) -> None:
         from pipeline.lag.retention import COLUMNS, first_losses_first
         from pipeline.listings.retention_list import show_retention
 
         rows = first_losses_first(row for _, of_broker in found for row in of_broker)
         if self.form == "table":
-            show_retention(rows, by_broker=len(found) > 1, by_queue=self.by_queue, limit=self.limit, skipped=skipped)
+            show_retention(
+                rows, by_broker=len(found) > 1, by_queue=self.by_queue, limit=self.limit, skipped=skipped, rule=self._rule(properties)
+            )
         else:
             cut = rows[: self.limit or None]
             show_values(COLUMNS, ([row[name] for name in COLUMNS] for row in cut), self.form)

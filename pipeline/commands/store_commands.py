@@ -237,4 +237,4 @@ def _tell_causes(tasks: Tasks, found: Sequence[Work], form: str, store: str, set
         say(f"  {safe_text(note)}")
     if len(start) > _NOTES:
         say(f"  and {len(start) - _NOTES:,} changes more; --format json has all")
-    say(f"\nthe worst: {causes[0].known.severity.value}")
+    say(f"\nthe worst cause: {causes[0].known.severity.value}")

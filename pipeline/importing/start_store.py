@@ -20,8 +20,9 @@ from store_format.files.files import FilePath
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.running_queue import Queue
+from store_format.record.message import HEAD_BYTES, begins_message
 from store_format.store.message_store import MessageStore
-from store_format.store_paths import ABORT_FILE
+from store_format.store_paths import ABORT_FILE, COMMIT_LOG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +64,19 @@ def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
         store=files if is_clean else files.changed(changes, deleted | gone),
         log_files=store.log_files,
         queues=tuple(store.queues.values()),
-        notes=(*_deletions(files, deleted), *in_load, *_dispatched("start", store)),
+        notes=(*_cut(files, store.log_files), *_deletions(files, deleted), *in_load, *_dispatched("start", store)),
     )
+
+
+def _cut(files: StoreFiles, log_files: tuple[MappedFile, ...]) -> tuple[str, ...]:
+    """That load cuts the log: a message begins in the file where the log ends then."""
+    last = log_files[-1] if log_files else None
+    if last is None or not files.has((COMMIT_LOG, last.name)):
+        return ()
+    head = bytes(files.part(last.wrote, min(last.wrote + HEAD_BYTES, last.length), COMMIT_LOG, last.name))
+    if not begins_message(head):
+        return ()
+    return (f"{files.path_of(COMMIT_LOG, last.name)}, byte {last.wrote}: the broker's load would cut the log there: what follows is lost",)
 
 
 def _dispatched(when: str, store: MessageStore[ChangedFiles]) -> tuple[str, ...]:

@@ -163,7 +163,7 @@ def diff_total(diffs: Sequence[int | None], deleted: int = 0) -> str:
     below = [diff for diff in known if diff < 0]
     notes = []
     if not diffs:
-        notes.append("no offset is stored")
+        notes.append("no stored offset matches")
     if deleted:
         notes.append(f"{deleted} of them deleted before they were consumed, see pullsim retention")
     if len(known) < len(diffs):

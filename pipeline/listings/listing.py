@@ -189,14 +189,15 @@ class AskedListing:
         if self.sort is None:
             return self.listing.order
         name, _, direction = self.sort.partition(":")
-        headers = {column.header.lower(): column.name for column in (*self.listing.columns, BROKER)}
+        headers = {column.header.lower().removesuffix(" (utc)"): column.name for column in (*self.listing.columns, BROKER)}
         known = {one.lower(): one for one in self.listing.names} | headers
-        if name.lower() not in known or direction not in {"", "asc", "desc"}:
+        asked = name.lower().removesuffix(" (utc)")
+        if asked not in known or direction not in {"", "asc", "desc"}:
             near = ", ".join(nearest(name, [column.header for column in (*self.listing.columns, BROKER)] + self.listing.names))
             raise ListingError(
                 f"--sort: expected a column, and :asc or :desc after it where you like, found {self.sort!r}; the nearest: {near}"
             )
-        column = known[name.lower()]
+        column = known[asked]
         texts = {one.name for one in self.listing.columns if one.kind in TEXTS}
         return f"{column} {direction or ('asc' if column in texts else 'desc')} NULLS LAST, {self.listing.order}"
 

@@ -47,12 +47,14 @@ def _skipped(total: Totals) -> str | None:
 def _of_groups(total: Totals) -> Verdict:
     return Verdict.of(
         counted(total["groups"], "group"),
-        f"{counted(total['waiting'], 'message waits', 'messages wait')} in {counted(total['behind'], 'group')}",
+        f"{counted(total['waiting'], 'message waits', 'messages wait')} in {counted(total['behind'], 'group')}"
+        if total["unknown"] < total["groups"]
+        else "what waits is not known: no offset is stored",
         _deleted(total["deleted"]),
         _skipped(total),
         *(_progress_of_one if total["groups"] == 1 else _progress_of_all)(total),
         _left(total),
-        f"the lag of {counted(total['unknown'], 'group')} is not known" if total["unknown"] else None,
+        f"the lag of {counted(total['unknown'], 'group')} is not known" if 0 < total["unknown"] < total["groups"] else None,
         _past_the_end(total["negative"]),
         f"{counted(total['dead'], 'dead letter')} (pullsim dlq)" if total["dead"] else None,
         "pullsim retention tells when the next message is lost" if total["waiting"] else None,
@@ -67,7 +69,7 @@ _PROGRESS: Final = {
     3: "it is slow: it commits, and its lag does not become less",
 }
 # ten looks, as queue_status takes them by default: five seconds apart in captured traffic
-_MORE_SEEN: Final = "that takes 50 s of captured traffic, or pullsim lag --record after each of ten imports"
+_MORE_SEEN: Final = "that takes 50 s of captured traffic of a group, or pullsim lag --record after each of ten imports"
 
 
 def _progress_of_one(total: Totals) -> Iterator[str]:
@@ -142,7 +144,7 @@ GROUP_LIST: Final = Listing(
 
 def _of_queues(total: Totals) -> Verdict:
     if not total["rows"]:
-        return Verdict("no group has stored an offset")
+        return Verdict("no stored offset matches; pullsim groups lists the groups")
     return Verdict.of(
         f"{counted(total['rows'], 'queue')} of {counted(total['groups'], 'group')}",
         f"{total['trouble']:,} stopped, stalled or went back" if total["trouble"] else None,
@@ -388,7 +390,7 @@ OFFSET_LIST: Final = Listing(
         Shown("toOffset", "To", Kind.COUNT),
         Shown("how", "How"),
         Shown("origin", "Request"),
-        Shown("clientId", "Client"),
+        Shown("client", "Client"),
     ),
     order="micros DESC, consumerGroup, topic, queueId, brokerName",
     totals={
@@ -400,6 +402,7 @@ OFFSET_LIST: Final = Listing(
         "unseen": "count_if(how = 'SEEN')",
     },
     verdict=_of_moves,
+    more={"client": _CLIENT},
 )
 BACK_LIST: Final = replace(OFFSET_LIST, verdict=_of_moves_back)
 

@@ -28,7 +28,7 @@ _LOSSES: Final = (
 )
 
 
-def show_retention(rows: Sequence[Row], *, by_broker: bool, by_queue: bool, limit: int | None, skipped: int = 0) -> None:
+def show_retention(rows: Sequence[Row], *, by_broker: bool, by_queue: bool, limit: int | None, skipped: int = 0, rule: str = "") -> None:
     """Print the rows of `retention`, the first losses first, and a verdict.
 
     Args:
@@ -37,12 +37,13 @@ def show_retention(rows: Sequence[Row], *, by_broker: bool, by_queue: bool, limi
         by_queue: whether the table has a row for each queue; else it has one for each group and topic.
         limit: greatest number of rows; 0 for all, None for TABLE_ROWS.
         skipped: the offsets that captured pulls were sent past, as their messages were gone.
+        rule: what deletes files, a note; "" for none.
     """
     columns = (*((_BROKER,) if by_broker else ()), *_NAMES, *((_QUEUE,) if by_queue else ()), *_LOSSES)
     shown = list(rows) if by_queue else by_topic(rows)
     cut = shown[: TABLE_ROWS if limit is None else limit or None]
     values = [[row[column.name] for column in columns] for row in cut]
-    show_cut(columns, values, len(shown), verdict(rows, skipped))
+    show_cut(columns, values, len(shown), verdict(rows, skipped, rule))
 
 
 def by_topic(rows: Iterable[Row]) -> list[Row]:
@@ -75,7 +76,7 @@ def _reasons(reasons: Sequence[str]) -> list[str]:
     return [reason for reason in each if reason not in _SAFE] or each
 
 
-def verdict(rows: Sequence[Row], skipped: int = 0) -> Verdict:
+def verdict(rows: Sequence[Row], skipped: int = 0, rule: str = "") -> Verdict:
     """What the rows say together. What is not known is no all-clear."""
     losing = [row for row in rows if row["lossAt"] is not None]
     lost = sum(row["lostMessages"] or 0 for row in rows)
@@ -115,7 +116,7 @@ def verdict(rows: Sequence[Row], skipped: int = 0) -> Verdict:
         told.append(f"of {unplaced:,} queue{'' if unplaced == 1 else 's'} the next message is not known")
     if not losing and any(row["reason"] in _SAFE for row in rows):
         told.append("of the other queues no loss is foreseen" if told else "no loss is foreseen")
-    return Verdict("", told or ["no group has an offset here: nothing is known"])
+    return Verdict.of("", *(told or ["no group has an offset here: nothing is known"]), rule)
 
 
 def _groups(rows: Iterable[Row]) -> str:

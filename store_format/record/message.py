@@ -14,11 +14,13 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from store_format.layout import BORNHOST_V6_FLAG, COMPRESSED_FLAG, MESSAGE_MAGIC_CODE, STOREHOSTADDRESS_V6_FLAG
+from store_format.layout import BORNHOST_V6_FLAG, COMPRESSED_FLAG, MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2, STOREHOSTADDRESS_V6_FLAG
 
 NAME_VALUE_SEPARATOR = "\x01"
 PROPERTY_SEPARATOR = "\x02"
 
+_HEAD = struct.Struct(">ii")
+HEAD_BYTES = _HEAD.size
 _PREFIX = struct.Struct(">iiiiiqqiq")
 assert _PREFIX.size == 48
 _MIDDLE = struct.Struct(">iqi")
@@ -84,6 +86,12 @@ class Message:
     def properties_map(self) -> dict[str, str]:
         """The properties by name, as MessageDecoder.string2messageProperties reads them."""
         return decode_properties(self.properties)
+
+
+def begins_message(head: bytes) -> bool:
+    """Whether the HEAD_BYTES first bytes of a place in the log are those of a message: its length, and the magic code of messages."""
+    size, magic = _HEAD.unpack(head) if len(head) == HEAD_BYTES else (0, 0)
+    return size > 0 and magic in {MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2}
 
 
 def body_crc32(body: bytes) -> int:

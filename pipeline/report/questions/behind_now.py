@@ -95,9 +95,11 @@ def _finding(worst: Row) -> ReportFinding:
         return ReportFinding(Tone.PLAIN, text.format(forms.count(groups), forms.count(unknown)))
     if not behind:
         return ReportFinding(Tone.GOOD, Markup("No message waits for any of the <b>{}</b> groups.").format(forms.count(groups)))
-    text = Markup("<b>{}</b> of {} groups are behind, {} the furthest: <b>{}</b>").format(
-        forms.count(behind), forms.count(groups), forms.name(worst["consumerGroup"]), forms.counted(worst["messagesBehind"], "message")
+    many = Markup("<b>{}</b> of {} groups are behind, {} the furthest").format(
+        forms.count(behind), forms.count(groups), forms.name(worst["consumerGroup"])
     )
+    who = many if groups > 1 else Markup("{} is behind").format(forms.name(worst["consumerGroup"]))
+    text = Markup("{}: <b>{}</b>").format(who, forms.counted(worst["messagesBehind"], "message"))
     if worst["retriesBehind"]:
         text += Markup(" and {} that wait for a retry").format(forms.count(worst["retriesBehind"]))
     if worst["lagMillisMax"] is not None:

@@ -30,7 +30,8 @@ SELECT
   max(messageModel) AS messageModel,
   max(lastMicros) DIV 1000 AS last,
   count(*) OVER () AS groups,
-  count_if(count_if(state IN ('CONNECTED', 'SEEN')) = 0) OVER () AS groupsWithout
+  count_if(count_if(state IN ('CONNECTED', 'SEEN')) = 0) OVER () AS groupsWithout,
+  count_if(count_if(state = 'CONNECTED') = 0 AND count_if(state = 'SEEN') > 0) OVER () AS groupsUnsure
 FROM named
 GROUP BY brokerName, consumerGroup
 ORDER BY connected = 0 AND seen = 0 DESC, clients DESC, brokerName, consumerGroup
@@ -62,11 +63,18 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
 
 def _finding(rows: Sequence[Row]) -> ReportFinding:
     groups, without = rows[0]["groups"], rows[0]["groupsWithout"]
+    unsure = rows[0]["groupsUnsure"]
+    if not without and unsure:
+        text = Markup("Of <b>{}</b> of {} it is not known whether a client was left: clients pulled, and sent no heartbeat.")
+        return ReportFinding(Tone.PLAIN, text.format(forms.count(unsure), forms.counted(groups, "group")))
     if not without:
         text = Markup("Each of the <b>{}</b> groups has a client at the end of the capture.")
         return ReportFinding(Tone.GOOD, text.format(forms.count(groups)))
+    first = forms.name(rows[0]["consumerGroup"])
+    if groups == 1:
+        return ReportFinding(Tone.WARN, Markup("All clients of {} had left when the capture ended.").format(first))
     text = Markup("All clients of <b>{}</b> of {} groups had left when the capture ended, {} among them.")
-    return ReportFinding(Tone.WARN, text.format(forms.count(without), forms.count(groups), forms.name(rows[0]["consumerGroup"])))
+    return ReportFinding(Tone.WARN, text.format(forms.count(without), forms.count(groups), first))
 
 
 CLIENTS = Question(

@@ -27,6 +27,8 @@ from pipeline.report.question import (
 from pipeline.report.scope import Scope
 from pipeline.report.tone import Tone, outcome_tone
 
+_NOTE = "Commits move offsets, too: pullsim offsets --back lists those that went back, and who sent them."
+
 
 def _queries(scope: Scope) -> Sequence[str]:
     if scope.source is None:
@@ -59,7 +61,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         return no_pulls(scope)
     rows = found[0]
     if not rows:
-        return Answer(ReportFinding(Tone.GOOD, Markup("The broker sent no pull to another offset than it asked for.")))
+        return Answer(ReportFinding(Tone.GOOD, Markup("The broker sent no pull to another offset than it asked for.")), note=_NOTE)
     columns = with_broker(
         scope,
         ReportColumn("consumerGroup", "Group", forms.name),
@@ -75,11 +77,12 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     if scope.captured is not None:
         series = layers(by_bin(found[1], "status", "corrections"), scope.captured, outcome_tone)
         chart = Chart(Shape.STACKED, "Pulls sent elsewhere", scope.captured, series)
-    return Answer(_finding(rows), chart, columns, rows)
+    return Answer(_finding(rows), chart, columns, rows, note=_NOTE)
 
 
 def _finding(rows: Sequence[Row]) -> ReportFinding:
-    text = Markup("<b>{}</b> pulls were sent to another offset than they asked for").format(forms.count(rows[0]["correctionsInAll"]))
+    pulls = forms.counted(rows[0]["correctionsInAll"], "pull was", "pulls were")
+    text = Markup("<b>{}</b> sent to another offset than they asked for").format(pulls)
     cost = False
     for column, meant in (("lostOffsets", Markup("skipped <b>{}</b> offsets")), ("readAgain", Markup("got <b>{}</b> messages again"))):
         worst = max(rows, key=lambda row: row[column] or 0)
@@ -89,7 +92,7 @@ def _finding(rows: Sequence[Row]) -> ReportFinding:
             names = forms.name(worst["consumerGroup"]), forms.name(worst["topic"])
             text += Markup("; {} on {} {} ({})").format(*names, meant.format(forms.count(worst[column])), cause)
     if not cost:
-        text += Markup("; no message was lost or read again")
+        text += Markup("; none of them skipped or repeated a message")
     return ReportFinding(Tone.BAD if cost else Tone.PLAIN, text + Markup("."))
 
 

@@ -307,7 +307,7 @@ def test_an_unknown_name_ends_with_2_and_the_nearest_known_ones(pullsim: Pullsim
 
 def test_a_topic_on_which_no_group_has_an_offset_is_known_and_says_so(pullsim: Pullsim, lake: Path) -> None:
     code, out, _ = pullsim("lag", "--lake", lake, "--topic", "OFFSET_MOVED_EVENT")
-    assert (code, out.splitlines()[-1]) == (0, "Diff Total: 0 (no offset is stored)")
+    assert (code, out.splitlines()[-1]) == (0, "Diff Total: 0 (no stored offset matches)")
 
 
 @slow_proof
@@ -353,7 +353,7 @@ def test_waiting_time_until_now_is_counted_for_what_waits_only(lake: Path, found
     ("diffs", "line"),
     [
         ([3, 4], "Diff Total: 7"),
-        ([], "Diff Total: 0 (no offset is stored)"),
+        ([], "Diff Total: 0 (no stored offset matches)"),
         ([3, None, None], "Diff Total: 3 (2 of 3 queues left out: their lag is not known)"),
         ([3, -5], "Diff Total: -2 (1 of 2 queues below zero take 5 off)"),
         ([2**63 - 1, 2**63 - 1], f"Diff Total: {2**64 - 2}"),

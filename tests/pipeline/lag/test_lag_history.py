@@ -100,7 +100,7 @@ def test_in_a_lake_of_two_brokers_one_is_recorded_or_shown(pullsim: Pullsim, spa
     code, _, err = pullsim("lag", "--lake", tmp_path, "--record")
     assert (code, "say which one with --broker" in err) == (2, True)
     code, out, _ = pullsim("lag", "--lake", tmp_path, "--broker", "b")
-    assert (code, out.splitlines()[-1]) == (0, "Diff Total: 0 (no offset is stored)")
+    assert (code, out.splitlines()[-1]) == (0, "Diff Total: 0 (no stored offset matches)")
     code, out, _ = pullsim("lag", "--lake", tmp_path, "--broker", "a")
     assert (code, out.splitlines()[-1]) == (0, "Diff Total: 60 (1 of 2 queues left out: their lag is not known)")
 

@@ -33,7 +33,7 @@ COLUMNS = (
     *("groupsBehind", "bin", "lag", "queueId", "lagMillis", "catchUpMillis", "pulls", "share", "pullsInAll", "held", "pullsForNothing"),
     *("shareForNothing", "offsetsPassed", "messageCount", "efficiency", "corrections", "lostOffsets", "firstStarts", "offsets"),
     *("readAgain", "last", "correctionsInAll", "unknown", "deletedAt", "sentBack", "dead", "everDead", "oldestMillis", "readers"),
-    *("deadInAll", "groupsDead", "sentBackInAll", "clients", "connected", "seen", "gone", "busiestShare", "groupsWithout"),
+    *("deadInAll", "groupsDead", "sentBackInAll", "clients", "connected", "seen", "gone", "busiestShare", "groupsWithout", "groupsUnsure"),
     *("bytesPerMessage", "rate", "peakRate", "peakAt", "messagesInAll", "bytesInAll", "topics"),
     *("lostMessages", "messagesToLoss", "timeToLossMillis", "lostInAll", "queuesInAll", "queuesLost", "messages", "bytes"),
     *("messagesShare", "timesFairShare", "messagesPerSecond", "place"),
