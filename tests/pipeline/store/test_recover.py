@@ -106,7 +106,7 @@ def test_the_command_writes_what_was_found(stores: Path, tmp_path: Path, capsys:
     out = tmp_path / "out.json"
     assert run(["recover", str(stores / "torn-cq-behind"), "--out", str(out)]) == 0
     assert json.loads(out.read_text(encoding="utf-8"))["afterStart"] == recovery("torn-cq-behind")["afterStart"]
-    assert "start 40" in capsys.readouterr().out
+    assert "start dispatches 40 messages again" in capsys.readouterr().out
 
 
 def test_the_command_refuses_what_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
