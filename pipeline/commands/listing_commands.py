@@ -111,8 +111,9 @@ def groups_command(
     Why a queue has its status: NO_COMMITS (STOP), no queue of the topic moves; OFFSET_STANDS (STALL), this queue alone does not move;
     OFFSET_WENT_BACK (REWIND); LAG_NOT_DECREASING (WARN), it moves and gains nothing; MESSAGES_DELETED (WARN), the lag fell only because
     messages were deleted before the group consumed them; NO_OFFSET, NOT_OBSERVED and INCOMPLETE_WINDOW (UNKNOWN), no offset is stored, or
-    too little was seen. A queue that never had a message, such as an empty retry queue, is OK. Seen committing is the last look that showed
-    the group committing: the commit itself came up to one look earlier.
+    too little was seen; NO_LAG, HAD_NO_LAG and LAG_DECREASED (OK), nothing waits, nothing waited for a while, or the group consumed more
+    than came. A queue that never had a message, such as an empty retry queue, is OK. Seen committing is the last look that showed the
+    group committing: the commit itself came up to one look earlier.
     """
     _show(engine, lake, STATUS_LIST if queues else GROUP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
 

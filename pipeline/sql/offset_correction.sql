@@ -21,7 +21,7 @@ MESSAGE_WAS_REMOVING: the queue has entries whose messages are gone, on past the
   minOffset COMMENT 'of the queue, as the answer has it',
   maxOffset COMMENT 'of the queue, as the answer has it',
   skipped COMMENT 'offsets from offsetRequest, or 0 where that is less, to offsetNew - 1: messages that the group never gets, or that never were',
-  lostOffsets COMMENT 'of skipped the offsets that no other row of the source, run, group and queue counts, so that a sum counts each offset once; 0 for a first start, and for what was gone then',
+  lostOffsets COMMENT 'of skipped the offsets that no other row of the source, run, group and queue counts, so that a sum counts each offset once, and that the group had not passed before, as far as captured commits show; 0 for a first start, and for what was gone then',
   isFirstStart COMMENT 'whether a group without an offset began: it asked for offset 0 or less, and no captured commit or query before had such an offset. The messages below minOffset were gone before, they are no loss of the group',
   readAgain COMMENT 'messages from offsetNew to the lesser of offsetRequest and maxOffset: the group gets them again where it had them; NULL where maxOffset is not known'
 )
@@ -45,14 +45,33 @@ WITH moved AS (
   FROM offset_history
   WHERE consumerOffset <= 0
   GROUP BY brokerName, consumerGroup, topic, queueId
+), timed AS (
+  -- each with the greatest offset within the queue that the group was known to have before: it has passed what lies below
+  SELECT
+    *,
+    max(committed) OVER (
+      PARTITION BY brokerName, consumerGroup, topic, queueId
+      ORDER BY micros, source IS NOT NULL
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS passedTo
+  FROM (
+    SELECT *, arrivalMicros AS micros, CAST(NULL AS BIGINT) AS committed FROM moved
+    UNION ALL
+    SELECT
+      NULL, h.brokerName, NULL, NULL, h.consumerGroup, h.topic, h.queueId, NULL, NULL, NULL, NULL, NULL, NULL, h.micros, h.consumerOffset
+    FROM offset_history h
+    JOIN queue q ON q.brokerName = h.brokerName AND q.topic = h.topic AND q.queueId = h.queueId AND h.consumerOffset <= q.maxOffset
+    WHERE h.origin <> 'UPDATE_CONSUMER_OFFSET' OR h.code IS NULL OR h.code = 0
+  )
 ), started AS (
   SELECT
     m.*,
     greatest(m.offsetRequest, 0L) AS gapFrom,
     m.offsetRequest <= 0 AND NOT coalesce(s.micros <= m.arrivalMicros, false) AS isFirstStart
-  FROM moved m
+  FROM timed m
   LEFT JOIN stated s
     ON s.brokerName = m.brokerName AND s.consumerGroup = m.consumerGroup AND s.topic = m.topic AND s.queueId = m.queueId
+  WHERE m.source IS NOT NULL
 ), gaps AS (
   -- what the gaps that begin earlier cover is counted there; what was gone at a first start is no loss later either
   SELECT
@@ -69,7 +88,7 @@ SELECT
   greatest(coalesce(try_subtract(offsetNew, gapFrom), 9223372036854775807), 0L),
   CASE
     WHEN isFirstStart THEN 0L
-    ELSE greatest(coalesce(try_subtract(offsetNew, greatest(gapFrom, coalesce(countedTo, gapFrom))), 9223372036854775807), 0L)
+    ELSE greatest(coalesce(try_subtract(offsetNew, greatest(gapFrom, coalesce(countedTo, gapFrom), coalesce(passedTo, gapFrom))), 9223372036854775807), 0L)
   END,
   isFirstStart,
   CASE

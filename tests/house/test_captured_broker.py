@@ -88,22 +88,37 @@ def test_view_and_command_foresee_the_same_deletions_from_the_times_of_the_files
 
 
 def skipped_offsets(folder: Path) -> dict[str, set[tuple[str, int, int]]]:
-    """Group -> (topic, queueId, offset) that a pull skipped, without what was gone when the group started without an offset."""
+    """Group -> (topic, queueId, offset) that a pull skipped.
+
+    Without what was gone when the group started without an offset, and without what lies below an offset that the group had before.
+    """
     stated, found, gone = set(), defaultdict(set), defaultdict(set)
+    passed: dict[tuple[str, str, int], int] = {}
+    ends = {name: queue.maximum for name, queue in StoreLag(folder / "store").queues.items()}
     for one in sorted(exchanges(folder), key=lambda one: one["t_arrive_us"]):
         code, asked, answer = one["request"]["code"], one["request"]["ext"], one["response"]
         if answer is None and code != UPDATE_CONSUMER_OFFSET:
             continue
-        if code in {QUERY_CONSUMER_OFFSET, UPDATE_CONSUMER_OFFSET}:
+        if code not in {QUERY_CONSUMER_OFFSET, UPDATE_CONSUMER_OFFSET, PULL_MESSAGE}:
+            continue
+        queue = asked["topic"], int(asked["queueId"])
+        key = asked["consumerGroup"], *queue
+        if code != PULL_MESSAGE:
             offset = asked.get("commitOffset") or (answer["ext"] or {}).get("offset")
             if offset is not None and int(offset) <= 0:
-                stated.add((asked["consumerGroup"], asked["topic"], asked["queueId"]))
-        elif code == PULL_MESSAGE and outcome(one) in CORRECTIONS:
+                stated.add(key)
+        else:
+            commits = int(asked["sysFlag"]) & 1 and answer["code"] in {0, 19, 20, 21}
+            offset = asked["commitOffset"] if commits else None
+        if offset is not None and int(offset) <= ends.get(queue, -1):
+            passed[key] = max(passed.get(key, 0), int(offset))
+        if code == PULL_MESSAGE and outcome(one) in CORRECTIONS:
             asked_for, given = int(asked["queueOffset"]), int(answer["ext"]["nextBeginOffset"])
-            queue = asked["topic"], int(asked["queueId"])
             skipped = {(*queue, offset) for offset in range(max(asked_for, 0), given)}
-            is_stated = (asked["consumerGroup"], asked["topic"], asked["queueId"]) in stated
-            (found if asked_for > 0 or is_stated else gone)[asked["consumerGroup"]] |= skipped
+            if asked_for > 0 or key in stated:
+                found[asked["consumerGroup"]] |= {one for one in skipped if one[-1] >= passed.get(key, 0)}
+            else:
+                gone[asked["consumerGroup"]] |= skipped
     return {group: offsets - gone[group] for group, offsets in found.items()}
 
 

@@ -178,7 +178,7 @@ def test_what_is_not_known_is_no_all_clear(pullsim: Callable[..., tuple[int, str
     assert code == 0
     assert re.search(r"^even +UNKNOWN +0 ", out, re.MULTILINE)
     told = on_one_line(out.split("\n\n")[-1])
-    why = "that takes 50 s of captured traffic, or pullsim lag --record after each of ten imports"
+    why = "that takes 50 s of captured traffic of a group, or pullsim lag --record after each of ten imports"
     assert f"whether it has stopped or is slow is not known: {why} (pullsim groups --queues --group even tells why)" in told
     out = pullsim("clients")[1]
     assert out.splitlines()[0] == "(0 rows)"
@@ -221,8 +221,8 @@ def test_what_two_brokers_have_is_counted_once_and_their_names_are_shown(
     assert "Broker" in header
     assert told == (
         # 4 on each broker and 1 to try again; the two that only a capture has are known to wait for nothing or not at all
-        "4 groups: 9 messages wait in 1 group; of 3 it is not known whether they stopped or are slow: that takes 50 s of captured traffic, "
-        "or pullsim lag --record after each of ten imports; the lag of 2 groups is not known; "
+        "4 groups: 9 messages wait in 1 group; of 3 it is not known whether they stopped or are slow: that takes 50 s of captured traffic "
+        "of a group, or pullsim lag --record after each of ten imports; the lag of 2 groups is not known; "
         "1 queue with an offset past the end counts as 0; "
         "pullsim retention tells when the next message is lost"
     )
@@ -381,7 +381,7 @@ def test_queues_tell_why_their_status_is_as_it_is(pullsim: Callable[..., tuple[i
     ]
     out = pullsim("groups", "--queues")[1]
     assert out.splitlines()[0].split()[:5] == ["Group", "Topic", "QID", "Status", "Why"]
-    assert " not known: that takes 50 s of captured traffic, or" in " ".join(out.split())
+    assert " not known: that takes 50 s of captured traffic of a group, or" in " ".join(out.split())
 
 
 @pytest.fixture(scope="module")
