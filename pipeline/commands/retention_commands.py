@@ -18,7 +18,7 @@ from pipeline.terminal import progress_to_stderr, show_values
 
 if TYPE_CHECKING:
     from pipeline.embedded.database import EmbeddedLake
-    from pipeline.lag.retention import Forecast, RetentionQuestion
+    from pipeline.lag.retention import Forecast, QueueOfGroup, RetentionQuestion
     from pipeline.lake.asking import AskAll, Row
 
 
@@ -166,7 +166,7 @@ class AskedRetention:
             found = self._found(asking(opened), opened.root)
         self._show(*found)
 
-    def _found(self, ask: AskAll, root: str) -> tuple[list[tuple[Forecast, list[Row]]], int, list[Mapping[str, str]]]:
+    def _found(self, ask: AskAll, root: str) -> tuple[list[tuple[Forecast, list[Row]]], dict[QueueOfGroup, int], list[Mapping[str, str]]]:
         """The forecast of each broker that is asked for, with its rows; the offsets that were skipped before; and the brokers' settings."""
         from pipeline.lag.retention import retention, skipped_offsets
         from pipeline.lake.committed import chosen_broker
@@ -178,7 +178,7 @@ class AskedRetention:
             asked = [chosen_broker(root, self.broker, list(properties))]
         found = [retention(ask, broker, self.question(properties[broker])) for broker in asked]
         is_told = self.form == "table"
-        skipped = skipped_offsets(ask, asked, self.question({})) if is_told else 0
+        skipped = skipped_offsets(ask, asked, self.question({})) if is_told else {}
         return found, skipped, [properties[broker] for broker in asked]
 
     def _rule(self, properties: Iterable[Mapping[str, str]]) -> str:
@@ -191,7 +191,9 @@ class AskedRetention:
         disk = "" if self.of_one else "; a disk that fills deletes them earlier (--disk-size)"
         return f"files are deleted by fileReservedTime={hours} and deleteWhen={when}{disk}"
 
-    def _show(self, found: list[tuple[Forecast, list[Row]]], skipped: int, properties: Iterable[Mapping[str, str]]) -> None:
+    def _show(
+        self, found: list[tuple[Forecast, list[Row]]], skipped: dict[QueueOfGroup, int], properties: Iterable[Mapping[str, str]]
+    ) -> None:
         from pipeline.lag.retention import COLUMNS, first_losses_first
         from pipeline.listings.retention_list import show_retention
 

@@ -133,12 +133,18 @@ def retention(ask: AskAll, broker: str, question: RetentionQuestion) -> tuple[Fo
     return found, first_losses_first(rows)
 
 
-def skipped_offsets(ask: AskAll, brokers: Sequence[str], question: RetentionQuestion) -> int:
-    """The offsets that captured pulls of the groups were sent past, as their messages were gone: these wait no more."""
+# broker, group, topic, queue
+QueueOfGroup = tuple[str, str, str, int]
+
+
+def skipped_offsets(ask: AskAll, brokers: Sequence[str], question: RetentionQuestion) -> dict[QueueOfGroup, int]:
+    """The offsets of each queue that captured pulls of a group were sent past, as their messages were gone: these wait no more."""
     listed = ", ".join(map(literal, brokers))
     conditions = ["source = 'CAPTURED'", f"brokerName IN ({listed})", *_of_names(question)]
-    [[row]] = ask([f"SELECT coalesce(try_sum(lostOffsets), 0L) AS skipped FROM offset_correction WHERE {' AND '.join(conditions)}"])
-    return int(row["skipped"])
+    names = "brokerName, consumerGroup, topic, queueId"
+    query = f"SELECT {names}, try_sum(lostOffsets) AS skipped FROM offset_correction WHERE {' AND '.join(conditions)} GROUP BY {names}"
+    [rows] = ask([query])
+    return {(row["brokerName"], row["consumerGroup"], row["topic"], row["queueId"]): row["skipped"] for row in rows if row["skipped"]}
 
 
 def _of_names(question: RetentionQuestion) -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.lag.retention import IN_TIME, NO_FILE, NO_RATE, NOT_DELETED
+from pipeline.lag.retention import IN_TIME, NO_FILE, NO_RATE, NOT_DELETED, QueueOfGroup
 from pipeline.lake.asking import Row
 from pipeline.listings.listing import TABLE_ROWS, Kind, Shown, Verdict
 from pipeline.listings.table import moment_text, show_cut
@@ -17,6 +17,7 @@ _SAFE: Final = {IN_TIME, NOT_DELETED, "NOTHING_WAITS"}
 _UNKNOWN: Final = {"NO_OFFSET", "NO_QUEUE", NO_FILE}
 _BROKER: Final = Shown("brokerName", "Broker")
 _QUEUE: Final = Shown("queueId", "QID", Kind.COUNT)
+_SKIPPED: Final = Shown("skippedOffsets", "Skipped", Kind.COUNT)
 _NAMES: Final = (Shown("consumerGroup", "Group"), Shown("topic", "Topic"))
 _LOSSES: Final = (
     Shown("lostMessages", "Lost", Kind.COUNT),
@@ -28,7 +29,9 @@ _LOSSES: Final = (
 )
 
 
-def show_retention(rows: Sequence[Row], *, by_broker: bool, by_queue: bool, limit: int | None, skipped: int = 0, rule: str = "") -> None:
+def show_retention(
+    rows: Sequence[Row], *, by_broker: bool, by_queue: bool, limit: int | None, skipped: Mapping[QueueOfGroup, int], rule: str
+) -> None:
     """Print the rows of `retention`, the first losses first, and a verdict.
 
     Args:
@@ -36,14 +39,21 @@ def show_retention(rows: Sequence[Row], *, by_broker: bool, by_queue: bool, limi
         by_broker: whether the table names the broker of a row.
         by_queue: whether the table has a row for each queue; else it has one for each group and topic.
         limit: greatest number of rows; 0 for all, None for TABLE_ROWS.
-        skipped: the offsets that captured pulls were sent past, as their messages were gone.
+        skipped: the offsets of queues that captured pulls were sent past, as their messages were gone.
         rule: what deletes files, a note; "" for none.
     """
-    columns = (*((_BROKER,) if by_broker else ()), *_NAMES, *((_QUEUE,) if by_queue else ()), *_LOSSES)
-    shown = list(rows) if by_queue else by_topic(rows)
+    passed = (_SKIPPED,) if skipped else ()
+    columns = (*((_BROKER,) if by_broker else ()), *_NAMES, *((_QUEUE,) if by_queue else ()), *passed, *_LOSSES)
+    told = [_with_skipped(row, skipped) for row in rows]
+    shown = told if by_queue else by_topic(told)
     cut = shown[: TABLE_ROWS if limit is None else limit or None]
     values = [[row[column.name] for column in columns] for row in cut]
-    show_cut(columns, values, len(shown), verdict(rows, skipped, rule))
+    show_cut(columns, values, len(shown), verdict(rows, sum(skipped.values()), rule))
+
+
+def _with_skipped(row: Row, skipped: Mapping[QueueOfGroup, int]) -> Row:
+    queue = row["brokerName"], row["consumerGroup"], row["topic"], row["queueId"]
+    return {**row, _SKIPPED.name: skipped.get(queue, 0)}
 
 
 def by_topic(rows: Iterable[Row]) -> list[Row]:
@@ -56,14 +66,14 @@ def by_topic(rows: Iterable[Row]) -> list[Row]:
 
 def _folded(rows: Sequence[Row]) -> Row:
     def known(name: str) -> list[Any]:
-        return [row[name] for row in rows if row[name] is not None]
+        return [row[name] for row in rows if row.get(name) is not None]
 
     def first(name: str) -> Any:
         return min(known(name), default=None)
 
     return {
         **{name: rows[0][name] for name in ("brokerName", "consumerGroup", "topic")},
-        **{name: sum(known(name)) if known(name) else None for name in ("lostMessages", "lossMessages")},
+        **{name: sum(known(name)) if known(name) else None for name in (_SKIPPED.name, "lostMessages", "lossMessages")},
         **{name: first(name) for name in ("deletedAt", "lossAt")},
         "neededReservedHours": max(known("neededReservedHours"), default=None),
         "reason": None if known("lossAt") else ", ".join(_reasons(known("reason"))),
@@ -96,9 +106,10 @@ def verdict(rows: Sequence[Row], skipped: int = 0, rule: str = "") -> Verdict:
         if all(row["neededReservedHours"] is None for row in losing):
             told.append("no fileReservedTime keeps them, as these groups consume nothing")
     if lost:
-        told.append(f"lost already: {counted(lost, 'message')}")
+        told.append(f"lost already: {counted(lost, 'message')}, which the lag counts")
     if skipped:
-        told.append(f"captured pulls were sent past {skipped:,} deleted messages (pullsim pulls --outcome 21 tells when)")
+        past = f"captured pulls were sent past {skipped:,} deleted messages, which no lag counts"
+        told.append(f"{past} (pullsim pulls --outcome 21 tells when)")
     if going:
         at = min(row["deletedAt"] for row in going)
         groups = sorted({row["consumerGroup"] for row in going if row["deletedAt"] == at})

@@ -59,6 +59,11 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
     return Answer(_finding(rows, pulls[0] if pulls else ()), columns=columns if at_risk else (), rows=at_risk, note=note if at_risk else "")
 
 
+def _if(row: Row) -> str:
+    """What the time of a loss assumes of the group."""
+    return "it goes on as in lag_history" if row["basis"] == "HISTORY" else "it consumes nothing from now on"
+
+
 def _finding(rows: Sequence[Row], pulls: Sequence[Row]) -> ReportFinding:
     first = rows[0]
     where = Markup("{} on {}, queue {}").format(forms.name(first["consumerGroup"]), forms.name(first["topic"]), first["queueId"])
@@ -74,7 +79,7 @@ def _finding(rows: Sequence[Row], pulls: Sequence[Row]) -> ReportFinding:
         return ReportFinding(Tone.GOOD, Markup("By their stored offsets no group has lost messages to deletion, and none is about to."))
     left = first["timeToLossMillis"]
     when = (
-        Markup("in about <b>{}</b> if nothing changes").format(forms.duration(left)) if left >= _AT_ONCE else Markup("<b>at any moment</b>")
+        Markup("in about <b>{}</b> if {}").format(forms.duration(left), _if(first)) if left >= _AT_ONCE else Markup("<b>at any moment</b>")
     )
     text = Markup("By their stored offsets no group has lost messages to deletion yet. {} comes first, {}.").format(where, when)
     return ReportFinding(Tone.WARN if left < _SOON else Tone.GOOD, text)

@@ -38,7 +38,10 @@ def test_queues_of_a_topic_are_one_row_with_sums_first_times_and_what_helps_all(
         ([], "no group has an offset here: nothing is known"),
         ([DONE], "no loss is foreseen"),
         ([NO_OFFSET], "of 1 queue the next message is not known"),
-        ([LOSES, LOSES_FIRST, DONE], "1 group loses messages; the first is g: 7 at 1970-01-03 00:00:00 UTC; lost already: 3 messages"),
+        (
+            [LOSES, LOSES_FIRST, DONE],
+            "1 group loses messages; the first is g: 7 at 1970-01-03 00:00:00 UTC; lost already: 3 messages, which the lag counts",
+        ),
         (
             [row("g", "t", 0, lossAt=DAY, lossMessages=4)],
             "the first is g: 4 at 1970-01-02 00:00:00 UTC; no fileReservedTime keeps them, as these groups consume nothing",
@@ -64,7 +67,7 @@ def test_the_line_below_says_what_is_lost_and_what_is_not_known(rows: list[dict[
 
 
 def test_what_was_skipped_before_is_no_all_clear() -> None:
-    told = "captured pulls were sent past 699 deleted messages (pullsim pulls --outcome 21 tells when)"
+    told = "captured pulls were sent past 699 deleted messages, which no lag counts (pullsim pulls --outcome 21 tells when)"
     assert str(verdict([DONE], 699)) == f"{told}; of the other queues no loss is foreseen"
 
 
@@ -72,12 +75,23 @@ def test_a_table_is_narrow_and_cut_where_there_is_much(capsys: pytest.CaptureFix
     monkeypatch.setattr(table, "is_terminal", lambda: True)
     known = {"lostMessages": 12_345, "deletedAt": DAY, "lossAt": DAY, "lossMessages": 10}
     many = [row("a-group-of-a-very-long-name" * 3, "and-a-topic-too" * 3, queue, **known) for queue in range(51)]
-    show_retention(many, by_broker=False, by_queue=True, limit=None)
+    show_retention(many, by_broker=False, by_queue=True, limit=None, skipped={}, rule="")
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) == 100
     assert lines[0].split()[:4] == ["Group", "Topic", "QID", "Lost"]
     assert lines[52] == "50 of 51 rows; --limit 0 shows all"
-    show_retention(many, by_broker=False, by_queue=False, limit=None)
+    show_retention(many, by_broker=False, by_queue=False, limit=None, skipped={}, rule="")
     assert f"{51 * 12_345:,}" in capsys.readouterr().out
-    show_retention([], by_broker=False, by_queue=False, limit=0)
+    show_retention([], by_broker=False, by_queue=False, limit=0, skipped={}, rule="")
     assert capsys.readouterr().out == "(0 rows)\nno group has an offset here: nothing is known\n"
+
+
+def test_what_pulls_were_sent_past_stands_beside_what_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    skipped = {("b", "g", "t", 0): 5, ("b", "g", "t", 1): 1000, ("b", "g", "other", 0): 2}  # a queue without a row counts below the table
+    show_retention([LOSES, LOSES_FIRST, DONE], by_broker=False, by_queue=False, limit=None, skipped=skipped, rule="the rule")
+    table_, told = capsys.readouterr().out.split("\n\n")
+    header, *lines = (line.split() for line in table_.splitlines())
+    assert header[:4] == ["Group", "Topic", "Skipped", "Lost"]
+    assert [line[:4] for line in lines] == [["g", "t", "1,005", "3"], ["i", "t", "0", "0"]]
+    assert "captured pulls were sent past 1,007 deleted messages" in " ".join(told.split())
+    assert told.splitlines()[-1] == "- the rule"
