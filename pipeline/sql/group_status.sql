@@ -19,7 +19,7 @@ LAG_NOT_DECREASING: WARN, the offset moves, but the lag never became less.
 MESSAGES_DELETED: WARN, the lag became less only because messages were deleted before the group consumed them.
 LAG_DECREASED: OK, the lag became less once at least, because the group consumed.',
   groupStatus COMMENT 'the worst status of all queues of the group, in the order OK, UNKNOWN, WARN, STOP, STALL, REWIND; Burrow calls the last three ERR',
-  lag COMMENT 'messages behind at the last observation, 0 where the offset lies past the end; NULL without an offset',
+  lag COMMENT 'messages behind at the last observation, or in the store where nothing was observed, 0 where the offset lies past the end; NULL where that is not known',
   complete COMMENT 'part of the ten observations that have an offset of the queue',
   committedAt COMMENT 'the last observation by which the group is known to have committed: a queue of the topic had moved, or the window begins; ms',
   observedFrom COMMENT 'first observation in the window, ms',
@@ -44,7 +44,8 @@ FROM (
   UNION ALL
   SELECT
     o.brokerName, o.consumerGroup, o.topic, o.queueId,
-    CASE WHEN o.consumerOffset = 0 AND coalesce(q.maxOffset, 0) = 0 THEN 'OK' ELSE 'UNKNOWN' END, 'NOT_OBSERVED', NULL, 0D, NULL, NULL, NULL, NULL
+    CASE WHEN o.consumerOffset = 0 AND coalesce(q.maxOffset, 0) = 0 THEN 'OK' ELSE 'UNKNOWN' END, 'NOT_OBSERVED',
+    CASE WHEN q.maxOffset IS NOT NULL THEN greatest(coalesce(try_subtract(q.maxOffset, o.consumerOffset), 9223372036854775807), 0L) END, 0D, NULL, NULL, NULL, NULL
   FROM consumer_offset o
   LEFT JOIN queue q ON q.brokerName = o.brokerName AND q.topic = o.topic AND q.queueId = o.queueId
   LEFT JOIN judged j
