@@ -20,13 +20,15 @@ def last_row(broker: OpenedBroker, table: Table, columns: tuple[str, ...]) -> tu
 
     Args:
         broker: the broker.
-        table: a table that was written.
+        table: the table.
         columns: names of columns; the first one is a number that no two rows of the broker share.
 
     Raises:
         StoreError: a data file cannot be read.
         LakeError: the table's log is damaged.
     """
+    if table.name not in broker.lake.at.tables:
+        return None
     opened = None if is_uri(broker.lake.root) else broker.lake.opened(table)
     if opened is None:
         asked = broker.table(table).agg(F.max(F.struct(*columns)).alias("last")).first()

@@ -33,6 +33,10 @@ def test_it_is_the_greatest_of_the_broker(lake: Lake, broker: str, last: tuple[i
     assert last_row(OpenedBroker(lake, broker), t.COMMIT_LOG, COLUMNS) == last
 
 
+def test_a_table_that_was_never_written_has_none(lake: Lake) -> None:
+    assert last_row(OpenedBroker(lake, "a"), t.CONSUME_QUEUE_SEGMENT, ("segment",)) is None
+
+
 def test_a_damaged_file_is_named(lake: Lake) -> None:
     for file in Path(lake.path(t.COMMIT_LOG.name)).rglob("*.parquet"):
         file.write_bytes(b"no parquet")
