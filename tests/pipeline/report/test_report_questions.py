@@ -45,7 +45,7 @@ GROUP = {
         (
             {"messagesBehind": 100, "queuesNegative": 1, "groupsBehind": 1},
             Tone.WARN,
-            "1 of 1 groups are behind, <bdi>g</bdi> the furthest: 100 messages.",
+            "<bdi>g</bdi> is behind: 100 messages.",
         ),
         ({"retriesBehind": 3, "groupsBehind": 1}, Tone.WARN, "0 messages and 3 that wait for a retry."),
         ({"messagesBehind": 5, "groupsBehind": 1, "queuesUnknownInAll": 4}, Tone.WARN, "5 messages; of 4 queues the lag is unknown."),
