@@ -9,7 +9,7 @@ CREATE OR REPLACE TEMPORARY VIEW offset_move (
   fromOffset COMMENT 'the offset before, as far as the capture has it; NULL for the first, and after a query that found none',
   toOffset COMMENT 'the offset from then on; a query that found none is no move, and has no row',
   moved COMMENT 'toOffset - fromOffset; NULL where fromOffset is',
-  readAgain COMMENT 'messages from toOffset to fromOffset: the group passed them, and gets them again. Where fromOffset lies past the end of the queue in the store, those to the greatest offset within the queue that was captured until then; 0 for a move forward, NULL where fromOffset or the queue is not known',
+  readAgain COMMENT 'messages from toOffset to fromOffset: the group passed them, and gets them again, but for those below the minOffset that captured answers had told until then: they were deleted. Where fromOffset lies past the end of the queue in the store, those to the greatest offset within the queue that was captured until then; 0 for a move forward, NULL where fromOffset or the queue is not known',
   how COMMENT 'FIRST: the first that was captured, or the first after a query that found none; FORWARD; BACK: messages are consumed again; SEEN: a query found it moved, the move itself was not captured',
   origin COMMENT 'UPDATE_CONSUMER_OFFSET, PULL_MESSAGE or QUERY_CONSUMER_OFFSET',
   address COMMENT 'address and port of the client that sent the request',
@@ -17,7 +17,27 @@ CREATE OR REPLACE TEMPORARY VIEW offset_move (
 )
 COMMENT 'How the offsets of groups moved while traffic was captured, and who moved them.'
 AS
-WITH told AS (
+WITH history AS (
+  SELECT *
+  FROM (
+    SELECT
+      *,
+      max(toldMinOffset) OVER (
+        PARTITION BY brokerName, topic, queueId ORDER BY micros, origin IS NOT NULL ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+      ) AS minOffset
+    FROM (
+      SELECT
+        brokerName, consumerGroup, topic, queueId, micros, sequence, consumerOffset, origin, code, client, connection,
+        CAST(NULL AS BIGINT) AS toldMinOffset
+      FROM offset_history
+      UNION ALL
+      SELECT brokerName, NULL, topic, queueId, answerMicros, NULL, NULL, NULL, NULL, NULL, NULL, recordedMinOffset
+      FROM pull_request
+      WHERE recordedMinOffset IS NOT NULL
+    )
+  )
+  WHERE origin IS NOT NULL
+), told AS (
   -- one-way commits have no answer; a request that the broker refused moved nothing
   SELECT
     h.*, q.maxOffset,
@@ -25,7 +45,7 @@ WITH told AS (
     lag(h.consumerOffset) OVER queue AS fromOffset,
     -- an offset past the end was set, not reached by consuming
     max(CASE WHEN h.consumerOffset <= q.maxOffset THEN h.consumerOffset END) OVER queue AS reached
-  FROM offset_history h
+  FROM history h
   LEFT JOIN queue q ON q.brokerName = h.brokerName AND q.topic = h.topic AND q.queueId = h.queueId
   WHERE h.origin <> 'UPDATE_CONSUMER_OFFSET' OR h.code IS NULL OR h.code = 0
   WINDOW queue AS (PARTITION BY h.brokerName, h.consumerGroup, h.topic, h.queueId ORDER BY h.micros, h.sequence)
@@ -37,7 +57,7 @@ SELECT
   try_subtract(t.consumerOffset, t.fromOffset),
   CASE
     WHEN t.consumerOffset >= t.fromOffset THEN 0L
-    WHEN t.fromOffset IS NOT NULL AND t.maxOffset IS NOT NULL THEN greatest(least(t.fromOffset, coalesce(t.reached, 0L)) - greatest(t.consumerOffset, 0L), 0L)
+    WHEN t.fromOffset IS NOT NULL AND t.maxOffset IS NOT NULL THEN greatest(least(t.fromOffset, coalesce(t.reached, 0L)) - greatest(t.consumerOffset, coalesce(t.minOffset, 0L), 0L), 0L)
   END,
   CASE
     WHEN t.place = 1 OR t.fromOffset IS NULL THEN 'FIRST'

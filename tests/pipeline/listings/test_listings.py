@@ -437,6 +437,28 @@ def test_lists_say_who_stopped_or_is_slow_and_what_is_deleted(
     assert ("deleted" in out) == (words[-1] not in {"slow", "young"})
 
 
+def test_what_was_deleted_is_not_consumed_again(tmp_path: Path, pullsim: Callable[..., tuple[int, str, str]]) -> None:
+    """A group at 300 goes back to 200, and at 300 again to 0, after an answer to another group told that the queue begins at 208."""
+    queue = {"brokerName": "b", "topic": "orders", "queueId": 0}
+    sent = {**queue, "source": "s", "sourceDigest": "d", "connection": "c", "client": "10.0.0.1:5"}
+    commits = {1: 300, 2: 200, 4: 300, 5: 0}
+    answer = {"arrivalMicros": 3, "answerMicros": 3, "opaque": 1, "queueOffset": 0, "maxMsgNums": 32, "recordedMinOffset": 208}
+    lake = plain_lake(
+        tmp_path / "lake",
+        {
+            "queue": [{**queue, "minOffset": 250, "maxOffset": 1000}],
+            "pull_request": [{"consumerGroup": "other", "requestId": "p", **sent, **answer}],
+            "offset_history": [
+                {"consumerGroup": "g", "requestId": f"m{at}", "micros": at, "sequence": at, "consumerOffset": offset, **sent}
+                | {"origin": "UPDATE_CONSUMER_OFFSET"}
+                for at, offset in commits.items()
+            ],
+        },
+    )
+    rows = [json.loads(line) for line in pullsim("offsets", "--lake", lake, "--back", "--format", "json")[1].splitlines()]
+    assert [(row["fromOffset"], row["toOffset"], row["readAgain"]) for row in rows] == [(300, 0, 92), (300, 200, 100)]
+
+
 def test_dead_letters_below_the_minimum_are_gone(pullsim: Callable[..., tuple[int, str, str]]) -> None:
     [row] = map(json.loads, pullsim("dlq", "--format", "json")[1].splitlines())
     assert (row["consumerGroup"], row["messages"], row["bytes"], row["oldestMillis"], row["readers"]) == ("slow", 2, 200, 2 * SECOND, 0)
