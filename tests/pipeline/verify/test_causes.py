@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipeline.settings.settings import BrokerSettings
+from pipeline.tasks.work import DriverTasks
+from pipeline.verify.causes import what_start_does
 from pipeline.verify.finding_codes import CODES, SEVERITIES, root_of
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.truth import golden5
@@ -74,6 +77,20 @@ def test_people_are_told_causes_between_the_findings_and_the_last_line(pullsim: 
     assert re.search(r"^LOST   LOG_BAD_RECORD commitlog/0+393216: ", rest, re.MULTILINE)
     assert "follows from it: CQ_BEYOND_LOG: 6 findings, 7 messages or entries; the first consumequeue/BatchTopic/0/" in rest
     assert rest.index("LOST   LOG_BAD_RECORD") < rest.index("MENDED NOT_SHUT_DOWN") < rest.index("what the broker's start would do")
+
+
+@needs_golden
+@pytest.mark.parametrize("name", ["torn-bad-crc", "torn-bad-size", "basic"])
+def test_the_cut_of_the_log_is_told_where_a_message_begins(stores: Path, name: str) -> None:
+    notes = what_start_does(DriverTasks(), str(stores / name), BrokerSettings.from_sources())
+    cuts = [note for note in notes if "would cut the log there" in note]
+    if name == "basic":
+        assert cuts == []
+        return
+    [cut] = cuts
+    end = recovery(name)["afterStart"]["maxPhyOffset"]  # as the real broker left it
+    file, byte = re.findall(r"commitlog/(\d{20}), byte (\d+):", cut)[0]
+    assert int(file) + int(byte) == end
 
 
 def test_every_code_that_verify_gives_is_explained() -> None:
