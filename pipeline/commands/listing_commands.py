@@ -22,6 +22,7 @@ from pipeline.listings.operator_lists import (
     DELAYED_MESSAGE_LIST,
     DLQ_LIST,
     GROUP_LIST,
+    IS_REFUSED,
     MESSAGE_LIST,
     OFFSET_LIST,
     POP_LIST,
@@ -38,7 +39,7 @@ from udfs.pull.codes import GetMessageStatus, ResponseCode
 
 # outcome of a pull whose answer was not captured
 NO_ANSWER: Final = "NO_ANSWER"
-# any answer but messages, nothing found, and another offset
+# outcome of a pull that was refused, whatever the code
 REFUSED: Final = "REFUSED"
 # an offset message id: address and port in hex (IPv4 or IPv6), and the offset in the commit log
 _OFFSET_ID = re.compile(r"(?:[0-9A-F]{16}|[0-9A-F]{40})(?P<offset>[0-7][0-9A-F]{15})")
@@ -53,7 +54,7 @@ def _outcome(_context: click.Context, _parameter: click.Parameter, value: str | 
         return None
     name = value.upper()
     if name == REFUSED:
-        return "code NOT IN (0, 19, 20, 21)"
+        return IS_REFUSED
     if name in ResponseCode.__members__:
         return f"code = {int(ResponseCode[name])}"
     if name.isdecimal() and name.isascii() and len(name) <= 9:

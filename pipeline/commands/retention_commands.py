@@ -166,8 +166,8 @@ class AskedRetention:
             found = self._found(asking(opened), opened.root)
         self._show(*found)
 
-    def _found(self, ask: AskAll, root: str) -> tuple[list[tuple[Forecast, list[Row]]], dict[QueueOfGroup, int], list[Mapping[str, str]]]:
-        """The forecast of each broker that is asked for, with its rows; the offsets that were skipped before; and the brokers' settings."""
+    def _found(self, ask: AskAll, root: str) -> tuple[list[tuple[Forecast, list[Row]]], dict[QueueOfGroup, int], list[RetentionQuestion]]:
+        """The forecast of each broker that is asked for, with its rows; the offsets that were skipped before; what was asked of each."""
         from pipeline.lag.retention import retention, skipped_offsets
         from pipeline.lake.committed import chosen_broker
 
@@ -176,14 +176,14 @@ class AskedRetention:
         asked = [row["brokerName"] for row in stored if row["maxStoreTimestamp"] is not None]
         if self.of_one or self.broker is not None or len(asked) < 2:
             asked = [chosen_broker(root, self.broker, list(properties))]
-        found = [retention(ask, broker, self.question(properties[broker])) for broker in asked]
+        questions = [self.question(properties[broker]) for broker in asked]
+        found = [retention(ask, broker, question) for broker, question in zip(asked, questions, strict=True)]
         is_told = self.form == "table"
         skipped = skipped_offsets(ask, asked, self.question({})) if is_told else {}
-        return found, skipped, [properties[broker] for broker in asked]
+        return found, skipped, questions
 
-    def _rule(self, properties: Iterable[Mapping[str, str]]) -> str:
+    def _rule(self, questions: Iterable[RetentionQuestion]) -> str:
         """What deletes files, where it is the same for all brokers."""
-        questions = [self.question(stored) for stored in properties]
         rules = {(one.settings.value("fileReservedTime"), one.settings.value("deleteWhen")) for one in questions}
         if len(rules) != 1:
             return ""
@@ -192,7 +192,7 @@ class AskedRetention:
         return f"files are deleted by fileReservedTime={hours} and deleteWhen={when}{disk}"
 
     def _show(
-        self, found: list[tuple[Forecast, list[Row]]], skipped: dict[QueueOfGroup, int], properties: Iterable[Mapping[str, str]]
+        self, found: list[tuple[Forecast, list[Row]]], skipped: dict[QueueOfGroup, int], questions: Iterable[RetentionQuestion]
     ) -> None:
         from pipeline.lag.retention import COLUMNS, first_losses_first
         from pipeline.listings.retention_list import show_retention
@@ -200,7 +200,7 @@ class AskedRetention:
         rows = first_losses_first(row for _, of_broker in found for row in of_broker)
         if self.form == "table":
             show_retention(
-                rows, by_broker=len(found) > 1, by_queue=self.by_queue, limit=self.limit, skipped=skipped, rule=self._rule(properties)
+                rows, by_broker=len(found) > 1, by_queue=self.by_queue, limit=self.limit, skipped=skipped, rule=self._rule(questions)
             )
         else:
             cut = rows[: self.limit or None]

@@ -74,18 +74,21 @@ def added_files(table: DeltaTable) -> pa.Table:
 def files_with(table: DeltaTable, column: str, value: str) -> list[str]:
     """Paths, below the table's folder, of the files that may have rows with `value` in the column of texts `column`, by statistics."""
     files = added_files(table)
-    names, none = files["path"].to_pylist(), [None] * len(files)
-    least, most = (files[f"{end}.{column}"].to_pylist() if f"{end}.{column}" in files.column_names else none for end in ("min", "max"))
-    found = zip(names, least, most, strict=True)
+    found = zip(files["path"].to_pylist(), _statistic(files, "min", column), _statistic(files, "max", column), strict=True)
     return [unquote(name) for name, low, high in found if low is None or high is None or low <= value <= high]
 
 
 def greatest_in_files(table: DeltaTable, column: str) -> dict[str, Any]:
     """The greatest value of a column in each file by statistics, None where a file has none; files are named as in `files_with`."""
     files = added_files(table)
-    names = files["path"].to_pylist()
-    most = files[f"max.{column}"].to_pylist() if f"max.{column}" in files.column_names else [None] * len(names)
-    return {unquote(name): value for name, value in zip(names, most, strict=True)}
+    return {unquote(name): value for name, value in zip(files["path"].to_pylist(), _statistic(files, "max", column), strict=True)}
+
+
+def _statistic(files: pa.Table, end: str, column: str) -> list[Any]:
+    """The least (`min`) or greatest (`max`) value of a column in each of `added_files`; None where the log has none."""
+    name = f"{end}.{column}"
+    values: list[Any] = files[name].to_pylist() if name in files.column_names else [None] * len(files)
+    return values
 
 
 def plain_message(error: Exception) -> str:

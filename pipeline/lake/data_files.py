@@ -14,9 +14,11 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from pipeline.delta.small_table import files_with
 from pipeline.files.store_files import is_uri
+from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import tasks_at_once
 from pipeline.schema.table import Table
@@ -59,8 +61,17 @@ def plain_files(broker: OpenedBroker, table: Table) -> list[str] | None:
     lake = broker.lake
     if table.name not in lake.at.tables:
         return []
-    found = None if is_uri(lake.root) else lake.opened(table)
+    found = plain_table(lake, table)
     return None if found is None else [f"{lake.path(table.name)}/{path}" for path in files_with(found, "brokerName", broker.name)]
+
+
+def plain_table(lake: Lake, table: Table) -> DeltaTable | None:
+    """A written table whose files any process opens by their paths; None where only Spark can read the table.
+
+    Raises:
+        LakeError: the table's log is damaged.
+    """
+    return None if is_uri(lake.root) else lake.opened(table)
 
 
 def _places(paths: list[str], column: str) -> dict[str, tuple[int, int]]:

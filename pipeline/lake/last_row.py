@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from pipeline.delta.small_table import files_with, greatest_in_files
-from pipeline.files.store_files import is_uri
-from pipeline.lake.data_files import named_in_errors
+from pipeline.lake.data_files import named_in_errors, plain_table
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema.table import Table
 
@@ -29,7 +28,7 @@ def last_row(broker: OpenedBroker, table: Table, columns: tuple[str, ...]) -> tu
     """
     if table.name not in broker.lake.at.tables:
         return None
-    opened = None if is_uri(broker.lake.root) else broker.lake.opened(table)
+    opened = plain_table(broker.lake, table)
     if opened is None:
         asked = broker.table(table).agg(F.max(F.struct(*columns)).alias("last")).first()
         return asked and asked["last"] and tuple(asked["last"])

@@ -14,6 +14,9 @@ from pipeline.settings.quantities import counted, duration_text, size_text
 
 _BODY: Final = "CASE WHEN sysFlag & 1 = 1 THEN try_validate_utf8(CAST(uncompress_body(body, sysFlag) AS STRING)) ELSE bodyText END"
 
+# the condition of pull_outcome for an answer that is neither messages, nor nothing found, nor another offset
+IS_REFUSED: Final = "code NOT IN (0, 19, 20, 21)"
+
 
 def _age(millis: int | None) -> str:
     return "of unknown age" if millis is None else f"{duration_text(millis)} old"
@@ -351,7 +354,7 @@ PULL_LIST: Final = Listing(
         "found": "count_if(code = 0)",
         "nothing": "count_if(code IN (19, 20))",
         "moved": "count_if(code = 21)",
-        "refused": "count_if(code NOT IN (0, 19, 20, 21))",
+        "refused": f"count_if({IS_REFUSED})",
         "unanswered": "count_if(code IS NULL)",
         "held": "count(holdEnding)",
         "woken": "count_if(holdEnding = 'MESSAGE')",
