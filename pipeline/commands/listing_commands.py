@@ -372,8 +372,9 @@ def delays_command(
     here for their retry: --topic %RETRY%GROUP.
 
     With --messages, the state of a message: OVERDUE, due more than 20 s before the last write to the store: its level is stuck; DUE, at
-    most 20 s before, and perhaps delivered since; PENDING, not due; then NO_LEVEL, never delivered, as messageDelayLevel lacks the level;
-    NO_MESSAGE, the commit log does not have it; UNKNOWN, due earlier, and the level has no stored offset: it may have been delivered.
+    most 20 s before; PENDING, not due; then NO_LEVEL, never delivered, as messageDelayLevel lacks the level; NO_MESSAGE, the commit log
+    does not have it; UNKNOWN, due earlier, and the level has no stored offset: it may have been delivered; DELIVERED, its topic has it,
+    though delayOffset.json, which the broker writes each 10 s, does not say so: a start from this store delivers it again.
 
     Timer messages of brokers 5.x have a list of their own: `pullsim timers`. Json and csv have the columns of the
     view delay_level, and with --messages or --topic those of delayed_message.

@@ -520,15 +520,21 @@ TRANSACTION_LIST: Final = Listing(
 
 
 def _of_delay_levels(total: Totals) -> Verdict:
+    delivered = _delivered(total["delivered"])
     if not total["waiting"] and not total["unknown"]:
-        return Verdict("no delayed message waits")
+        return Verdict.of("no delayed message waits", delivered)
     return Verdict.of(
         f"{counted(total['waiting'], 'delayed message waits', 'delayed messages wait')} in {counted(total['levels'], 'level')}",
         f"{total['overdue']:,} overdue: the level is stuck, or delayOffset.json is old" if total["overdue"] else None,
-        f"{total['due']:,} due, and perhaps delivered since delayOffset.json was written" if total["due"] else None,
+        f"{total['due']:,} due" if total["due"] else None,
+        delivered,
         _no_level(total["lacking"]),
         _unstored(total["unknown"], "more "),
     )
+
+
+def _delivered(messages: int) -> str | None:
+    return f"{messages:,} delivered since delayOffset.json was written: a start from this store delivers them again" if messages else None
 
 
 def _unstored(messages: int, more: str = "") -> str | None:
@@ -547,6 +553,7 @@ DELAY_LIST: Final = Listing(
         Shown("waiting", "Waiting", Kind.COUNT),
         Shown("overdue", "Overdue", Kind.COUNT),
         Shown("unknown", "Unknown", Kind.COUNT),
+        Shown("delivered", "Delivered", Kind.COUNT),
         Shown("nextDueMs", "Next (UTC)", Kind.MILLIS),
         Shown("lastDueMs", "Last (UTC)", Kind.MILLIS),
     ),
@@ -558,6 +565,7 @@ DELAY_LIST: Final = Listing(
         "due": "coalesce(sum(due), 0L)",
         "lacking": "coalesce(sum(CASE WHEN delay IS NULL THEN waiting END), 0L)",
         "unknown": "coalesce(sum(unknown), 0L)",
+        "delivered": "coalesce(sum(delivered), 0L)",
     },
     verdict=_of_delay_levels,
 )
@@ -569,14 +577,17 @@ def _of_delayed_messages(total: Totals) -> Verdict:
     return Verdict.of(
         counted(total["rows"], "delayed message"),
         f"{total['overdue']:,} overdue, the oldest for {duration_text(total['oldest'])}" if total["overdue"] else None,
+        _delivered(total["delivered"]),
         _no_level(total["lacking"]),
         _unstored(total["unknown"]),
         f"{total['without']:,} not in the commit log: the broker passes over them" if total["without"] else None,
     )
 
 
-# what is due next comes before what is never delivered, and what may have been delivered comes last
-_SOONEST_FIRST: Final = "CASE state WHEN 'UNKNOWN' THEN 2 WHEN 'NO_LEVEL' THEN 1 WHEN 'NO_MESSAGE' THEN 1 ELSE 0 END"
+# what is due next comes before what is never delivered; what may have been delivered, and what was, comes last
+_SOONEST_FIRST: Final = (
+    "CASE state WHEN 'UNKNOWN' THEN 2 WHEN 'DELIVERED' THEN 3 WHEN 'NO_LEVEL' THEN 1 WHEN 'NO_MESSAGE' THEN 1 ELSE 0 END"
+)
 DELAYED_MESSAGE_LIST: Final = Listing(
     view="delayed_message",
     columns=(
@@ -594,6 +605,7 @@ DELAYED_MESSAGE_LIST: Final = Listing(
         "oldest": "max(overdueMillis)",
         "lacking": "count_if(state = 'NO_LEVEL')",
         "unknown": "count_if(state = 'UNKNOWN')",
+        "delivered": "count_if(state = 'DELIVERED')",
         "without": "count_if(state = 'NO_MESSAGE')",
     },
     verdict=_of_delayed_messages,

@@ -1,9 +1,9 @@
--- Messages of delay levels that their broker has not delivered, a row an entry of SCHEDULE_TOPIC_XXXX from the level's offset on. Broker source (4.9.3 and
+-- Messages of delay levels from the level's stored offset on, a row an entry of SCHEDULE_TOPIC_XXXX. Broker source (4.9.3 and
 -- 5.5.0): ScheduleMessageService. The queue of a level is delayLevel - 1, and the tagsCode of an entry is when its message is due. The messages of a level
 -- are delivered in the order of their queue. A time that is further away than the level's delay counts as now: the setting or the clock was changed.
 CREATE OR REPLACE TEMPORARY VIEW delayed_message (
   brokerName COMMENT 'broker whose store it is',
-  state COMMENT 'PENDING: is due after asOf. DUE: was due at most 20 s before asOf: the broker writes delayOffset.json each 10 s, and may have delivered it since. OVERDUE: was due earlier: its level is stuck, or delayOffset.json is old. UNKNOWN: was due earlier, and its level has no stored offset: it may have been delivered, and the broker''s start delivers it again. NO_LEVEL: messageDelayLevel lacks its level, and it is never delivered. NO_MESSAGE: the commit log does not have it, and the broker passes over it. NULL where asOf is not known',
+  state COMMENT 'PENDING: is due after asOf. DUE: was due at most 20 s before asOf. DELIVERED: its topic has it, though the stored offset lies before it: the broker writes delayOffset.json each 10 s, and a start from this store delivers it again. OVERDUE: was due earlier: its level is stuck, or delayOffset.json is old. UNKNOWN: was due earlier, and its level has no stored offset: it may have been delivered, and the broker''s start delivers it again. NO_LEVEL: messageDelayLevel lacks its level, and it is never delivered. NO_MESSAGE: the commit log does not have it, and the broker passes over it. NULL where asOf is not known',
   delayLevel COMMENT 'delay level, 1 is the first',
   topic COMMENT 'topic that the message is for: property REAL_TOPIC; a retry topic for messages that a group sent back',
   queueId COMMENT 'queue that it is for: property REAL_QID',
@@ -20,7 +20,7 @@ CREATE OR REPLACE TEMPORARY VIEW delayed_message (
   msgId COMMENT 'offset message id of the record',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
 )
-COMMENT 'Messages of delay levels that are not delivered: for which topic, when due.'
+COMMENT 'Messages of delay levels from the stored offset on: for which topic, when due.'
 AS
 WITH given AS (
   SELECT brokerName, maxStoreTimestamp AS asOf, properties['messageDelayLevel'] AS messageDelayLevel FROM broker
@@ -49,19 +49,42 @@ WITH given AS (
   FROM timed t
   LEFT JOIN commit_log m ON m.brokerName = t.brokerName AND m.physicOffset = t.physicOffset AND m.topic = 'SCHEDULE_TOPIC_XXXX'
 ), due AS (
-  SELECT e.*, CASE WHEN deliverTimestamp > try_add(asOf, delayMs) THEN asOf ELSE deliverTimestamp END AS dueMs FROM entered e
+  SELECT
+    e.*, CASE WHEN deliverTimestamp > try_add(asOf, delayMs) THEN asOf ELSE deliverTimestamp END AS dueMs,
+    properties['REAL_TOPIC'] AS realTopic, try_cast(properties['REAL_QID'] AS INT) AS realQueueId, properties['UNIQ_KEY'] AS uniqKey
+  FROM entered e
+), awaited AS (
+  SELECT brokerName, realTopic, realQueueId, min(physicOffset) AS physicOffset FROM due WHERE dueMs <= asOf GROUP BY brokerName, realTopic, realQueueId
+), arrival AS (
+  -- the entries tell which part of the log to read
+  SELECT m.brokerName, m.topic, m.queueId, m.physicOffset, m.reconsumeTimes, m.storeTimestamp, m.properties['UNIQ_KEY'] AS uniqKey
+  FROM awaited a
+  JOIN consume_queue e ON e.brokerName = a.brokerName AND e.topic = a.realTopic AND e.queueId = a.realQueueId AND e.physicOffset > a.physicOffset
+  JOIN commit_log m ON m.brokerName = e.brokerName AND m.physicOffset = e.physicOffset AND m.topic = e.topic AND m.queueId = e.queueId
+), delivered AS (
+  -- a message keeps its key when it is delivered, and when a group sends it back: reconsumeTimes tells these apart
+  SELECT DISTINCT d.brokerName, d.physicOffset
+  FROM due d
+  JOIN arrival a
+    ON a.brokerName = d.brokerName AND a.topic = d.realTopic AND a.queueId = d.realQueueId AND a.uniqKey = d.uniqKey
+    AND a.reconsumeTimes = d.reconsumeTimes AND a.physicOffset > d.physicOffset AND a.storeTimestamp >= d.dueMs
 )
 SELECT
   brokerName,
   CASE
     WHEN NOT hasMessage THEN 'NO_MESSAGE'
+    WHEN isDelivered THEN 'DELIVERED'
     WHEN delayMs IS NULL THEN 'NO_LEVEL'
     WHEN dueMs > asOf THEN 'PENDING'
     WHEN dueMs >= try_subtract(asOf, 20000L) THEN 'DUE'
     WHEN dueMs < asOf AND isStored THEN 'OVERDUE'
     WHEN dueMs < asOf THEN 'UNKNOWN'
   END,
-  delayLevel, properties['REAL_TOPIC'], try_cast(properties['REAL_QID'] AS INT), dueMs,
-  CASE WHEN isStored AND hasMessage AND delayMs IS NOT NULL AND dueMs < try_subtract(asOf, 20000L) THEN try_subtract(asOf, dueMs) END,
-  reconsumeTimes, properties['UNIQ_KEY'], keys, tags, bornTimestamp, storeTimestamp, queueOffset, physicOffset, msgId, asOf
-FROM due
+  delayLevel, realTopic, realQueueId, dueMs,
+  CASE WHEN isStored AND hasMessage AND NOT isDelivered AND delayMs IS NOT NULL AND dueMs < try_subtract(asOf, 20000L) THEN try_subtract(asOf, dueMs) END,
+  reconsumeTimes, uniqKey, keys, tags, bornTimestamp, storeTimestamp, queueOffset, physicOffset, msgId, asOf
+FROM (
+  SELECT d.*, v.physicOffset IS NOT NULL AS isDelivered
+  FROM due d
+  LEFT JOIN delivered v ON v.brokerName = d.brokerName AND v.physicOffset = d.physicOffset
+) told

@@ -18,7 +18,7 @@ from pipeline.listings import table
 from pipeline.simulation.scenario import read_scenario
 from tests.makers.captured_lakes import captured_broker
 from tests.makers.plain_lakes import add_broker
-from tests.models.operator_answers import CapturedAnswers
+from tests.models.operator_answers import CapturedAnswers, Record
 from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
 from tests.runs.sampling import ALL, sampled, slow_proof
 from tests.truth.captured import consumer_offsets, exchanges
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = [needs_golden, needs_golden5]
 CAPTURED, ASKED = "broker-a", "broker-5"
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 HEART_BEAT, UNREGISTER, COMMIT, PULL = 34, 35, 15, 11
 # how a body that a client compressed begins, by level
 ZLIB = {b"x\x01", b"x\x5e", b"x\x9c", b"x\xda"}
@@ -311,27 +312,45 @@ def test_delayed_messages_are_those_that_the_broker_did_not_deliver(pullsim: Pul
         assert row["dueMs"] == row["storeTimestamp"] + minutes[row["delayLevel"]] * 60_000
 
 
+def is_stored_again(one: Record, answers: CapturedAnswers) -> bool:
+    """Whether the topic that a delayed message is for has it: a delivered message is stored again, there."""
+    key = one.properties["REAL_TOPIC"], one.properties["UNIQ_KEY"], one.reconsume_times
+    return any(
+        (other.topic, other.properties.get("UNIQ_KEY"), other.reconsume_times) == key and other.store_timestamp > one.store_timestamp
+        for other in answers.records.values()
+    )
+
+
 def test_delayed_messages_of_4_9_3_are_those_without_a_copy_in_their_topic(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
     text = (answers.folder / "store" / "config" / "delayOffset.json").read_text("utf-8")
     stored = {int(level): int(offset) for level, offset in re.findall(r"(\d+):(\d+)", text)}
     found = rows(pullsim, lake, "delays", "--broker", CAPTURED)
     assert {row["delayLevel"]: row["storedOffset"] for row in found} == stored
-    # a delivered message has been stored again, in the topic that it is for
-    last: dict[tuple[str, str | None, int], int] = defaultdict(int)
-    for one in answers.records.values():
-        key = one.topic, one.properties.get("UNIQ_KEY"), one.reconsume_times
-        last[key] = max(last[key], one.store_timestamp)
     waiting = {
         (one.queue_id + 1, one.queue_offset, one.properties["REAL_TOPIC"])
         for one in answers.records.values()
-        if one.topic == "SCHEDULE_TOPIC_XXXX"
-        if last[one.properties["REAL_TOPIC"], one.properties["UNIQ_KEY"], one.reconsume_times] <= one.store_timestamp
+        if one.topic == SCHEDULE
+        if not is_stored_again(one, answers)
     }
     messages = rows(pullsim, lake, "delays", "--messages", "--broker", CAPTURED)
     assert {(row["delayLevel"], row["queueOffset"], row["topic"]) for row in messages} == waiting
     assert len(messages) == len(waiting) > 5
     assert {row["state"] for row in messages} == {"PENDING"}
     assert sum(row["waiting"] for row in found) == len(waiting)
+
+
+def test_messages_that_were_delivered_before_an_old_offset_are_told_from_those_that_wait(
+    pullsim: Pullsim, answers: CapturedAnswers, tmp_path: Path
+) -> None:
+    store = shutil.copytree(answers.folder / "store", tmp_path / "store")
+    offsets = store / "config" / "delayOffset.json"
+    offsets.write_text(re.sub(r"(\d+):\d+", r"\1:0", offsets.read_text("utf-8")), "utf-8")
+    lake = tmp_path / "lake"
+    assert pullsim("import", store, "--lake", lake)[0] == 0
+    found = {(row["delayLevel"], row["queueOffset"]): row["state"] for row in rows(pullsim, lake, "delays", "--messages")}
+    delayed = [one for one in answers.records.values() if one.topic == SCHEDULE]
+    wanted = {(one.queue_id + 1, one.queue_offset): "DELIVERED" if is_stored_again(one, answers) else "PENDING" for one in delayed}
+    assert found == wanted
 
 
 def test_the_broker_s_own_lag_is_told_beside_ours(pullsim: Pullsim, lake: Path, live: Path) -> None:
