@@ -219,6 +219,7 @@ def _all_of(found: Sequence[Work]) -> Work:
 def _tell_causes(tasks: Tasks, found: Sequence[Work], form: str, store: str, settings: BrokerSettings) -> None:
     """Print the causes of the findings, and what the broker's start would do."""
     from pipeline.verify.causes import causes_of, what_start_does, with_causes
+    from pipeline.verify.finding_codes import SEVERITIES, Severity
 
     causes = causes_of(with_causes(_all_of(found)))
     progress_to_stderr("finding out what the broker's start would do")
@@ -226,15 +227,19 @@ def _tell_causes(tasks: Tasks, found: Sequence[Work], form: str, store: str, set
     if form == "json":
         for cause in causes:
             say(_line("cause", **cause.in_json()))
-        say(_line("start", does=list(start)))
+        say(_line("start", does=list(start.notes), lost=start.lost))
         return
     say("\ncauses, the worst first (docs/findings.md):")
     for cause in causes:
         for line in cause.lines():
             say(printable(line))
     say("\nwhat the broker's start would do:")
-    for note in start[:_NOTES] or ("nothing: it leaves the store as it is",):
+    for note in start.notes[:_NOTES] or ("nothing: it leaves the store as it is",):
         say(f"  {safe_text(note)}")
-    if len(start) > _NOTES:
-        say(f"  and {len(start) - _NOTES:,} changes more; --format json has all")
-    say(f"\nthe worst cause: {causes[0].known.severity.value}")
+    if len(start.notes) > _NOTES:
+        say(f"  and {len(start.notes) - _NOTES:,} changes more; --format json has all")
+    worst = causes[0].known.severity
+    if start.lost and SEVERITIES.index(worst) > SEVERITIES.index(Severity.LOST):
+        say(f"\nthe worst of it: {Severity.LOST.value}: the start would cut {counted(start.lost, 'message')} off the log")
+    else:
+        say(f"\nthe worst cause: {worst.value}")

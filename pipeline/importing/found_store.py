@@ -85,6 +85,7 @@ def find_store(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSet
             queue_count=len(queues),
             entry_count=totals_of(rows).wrote // CQ_STORE_UNIT_SIZE,
             notes=tuple(f"{store.path_of(*path)}: nothing that a broker takes, kept as it is" for path in odd),
+            lost=0,
             version=settings.version,
         ),
         odd=tasks.of_rows(arrow_table(STORE_FILE, (row for path in odd for row in _rows_of_odd(store, broker, path)))),

@@ -52,6 +52,7 @@ class LoadedStore:
         queue_count: number of queues.
         entry_count: number of entries in all queues.
         notes: the changes that load made, for people.
+        lost: whole messages that load cut off the log.
         version: version of the broker that loaded it.
     """
 
@@ -63,6 +64,7 @@ class LoadedStore:
     queue_count: int
     entry_count: int
     notes: tuple[str, ...]
+    lost: int
     version: BrokerVersion
 
     @property
@@ -141,6 +143,7 @@ def load_store(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSet
         queue_count=totals.queues,
         entry_count=totals.wrote // CQ_STORE_UNIT_SIZE,
         notes=notes,
+        lost=0,
         version=settings.version,
     )
 
@@ -182,6 +185,7 @@ def _started(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSetti
         queue_count=len(started.queues),
         entry_count=sum(queue.max_offset - queue.files[0].from_offset // CQ_STORE_UNIT_SIZE for queue in started.queues if queue.files),
         notes=started.notes,
+        lost=started.lost,
         version=settings.version,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.files.store_files import StoreFiles
+from pipeline.rows.log_batches import walks
 from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.filter_bit_maps import bit_map_of
@@ -19,6 +20,7 @@ from store_format.files.changed_files import ChangedFiles
 from store_format.files.files import FilePath
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE
+from store_format.log.commit_log import WalkEnd
 from store_format.queue.running_queue import Queue
 from store_format.record.message import HEAD_BYTES, begins_message
 from store_format.store.message_store import MessageStore
@@ -34,12 +36,14 @@ class StartedStore:
         log_files: files of the commit log.
         queues: queues of all topics.
         notes: the changes, for people.
+        lost: whole messages that load cuts off the log.
     """
 
     store: StoreFiles
     log_files: tuple[MappedFile, ...]
     queues: tuple[Queue, ...]
     notes: tuple[str, ...]
+    lost: int
 
 
 def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
@@ -59,24 +63,35 @@ def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
     gone = frozenset(queue.folder for queue in store.queues.values() if not queue.has_folder and not queue.files)
     changes = store.files.joined()
     # load changed nothing: the store still counts as shut down cleanly, and the abort file of start is left out
+    cut, lost = _cut(files, store.log_files, deleted)
     is_clean = not deleted and not gone and changes.keys() == {(ABORT_FILE,)}
     return StartedStore(
         store=files if is_clean else files.changed(changes, deleted | gone),
         log_files=store.log_files,
         queues=tuple(store.queues.values()),
-        notes=(*_cut(files, store.log_files), *_deletions(files, deleted), *in_load, *_dispatched("start", store)),
+        notes=(*cut, *_deletions(files, deleted), *in_load, *_dispatched("start", store)),
+        lost=lost,
     )
 
 
-def _cut(files: StoreFiles, log_files: tuple[MappedFile, ...]) -> tuple[str, ...]:
-    """That load cuts the log: a message begins in the file where the log ends then."""
+def _cut(files: StoreFiles, log_files: tuple[MappedFile, ...], deleted: frozenset[FilePath]) -> tuple[tuple[str, ...], int]:
+    """What load cuts off the log where a message begins, for people, and how many whole messages lie there, in the deleted files too."""
     last = log_files[-1] if log_files else None
     if last is None or not files.has((COMMIT_LOG, last.name)):
-        return ()
+        return (), 0
     head = bytes(files.part(last.wrote, min(last.wrote + HEAD_BYTES, last.length), COMMIT_LOG, last.name))
     if not begins_message(head):
-        return ()
-    return (f"{files.path_of(COMMIT_LOG, last.name)}, byte {last.wrote}: the broker's load would cut the log there: what follows is lost",)
+        return (), 0
+    rest = [(path[-1], 0) for path in sorted(deleted) if path[0] == COMMIT_LOG and path[-1] > last.name]
+    lost, is_all = 0, True
+    for name, start in [(last.name, last.wrote), *rest]:
+        content = files.content(COMMIT_LOG, name)
+        for part in walks(content, len(content), start):
+            lost += len(part.positions)
+            is_all = is_all and part.ended is not WalkEnd.BAD_RECORD
+    place = f"{files.path_of(COMMIT_LOG, last.name)}, byte {last.wrote}: the broker's load would cut the log there"
+    what = f"lose {counted(lost, 'message')}" if is_all else f"lose what follows, {counted(lost, 'whole message')} and a damaged one"
+    return (f"{place}, and {what}",), lost
 
 
 def _dispatched(when: str, store: MessageStore[ChangedFiles]) -> tuple[str, ...]:

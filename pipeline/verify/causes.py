@@ -172,17 +172,26 @@ def _owner(cause: str, parents: Mapping[str, str], owned: Collection[str]) -> st
     return cause
 
 
-def what_start_does(tasks: Tasks, path: str, settings: BrokerSettings) -> tuple[str, ...]:
-    """Return what the broker's load and start would do to the store, a sentence each; none where they leave it as it is."""
+@dataclass(frozen=True, slots=True)
+class StartChanges:
+    """What the broker's load and start would do to a store: a sentence each, and how many messages would be cut off the log."""
+
+    notes: tuple[str, ...]
+    lost: int = 0
+
+
+def what_start_does(tasks: Tasks, path: str, settings: BrokerSettings) -> StartChanges:
+    """Return what the broker's load and start would do to the store; no notes where they leave it as it is."""
     store = StoreFiles(path)
     try:
-        return load_store(tasks, store, "verified", with_extension(settings, store)).notes
+        loaded = load_store(tasks, store, "verified", with_extension(settings, store))
     except StoreError as error:
-        return (f"the broker would not start: {error}",)
+        return StartChanges((f"the broker would not start: {error}",))
     except PySparkException as error:  # a task found out
         if (text := quoted_error(str(error))) is None:
             raise
-        return (f"the broker would not start: {text}",)
+        return StartChanges((f"the broker would not start: {text}",))
+    return StartChanges(loaded.notes, loaded.lost)
 
 
 def in_json(row: Any) -> dict[str, Any]:

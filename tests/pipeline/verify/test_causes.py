@@ -31,6 +31,7 @@ TORN: dict[str, dict[str, set[str]]] = {
     "torn-cq-wrong-size": {"MAPPED_FILE": {"CQ_MISSING"}},
     "torn-zero-middle-old": {"LOG_NO_RECORD": {"CQ_NO_RECORD", "CQ_TWICE", "INDEX_NO_MESSAGE"}},
 }
+MESSAGE_MAGIC = 0xDAA320A7
 Objects = list[dict[str, Any]]
 
 
@@ -82,15 +83,33 @@ def test_people_are_told_causes_between_the_findings_and_the_last_line(pullsim: 
 @needs_golden
 @pytest.mark.parametrize("name", ["torn-bad-crc", "torn-bad-size", "basic"])
 def test_the_cut_of_the_log_is_told_where_a_message_begins(stores: Path, name: str) -> None:
-    notes = what_start_does(DriverTasks(), str(stores / name), BrokerSettings.from_sources())
-    cuts = [note for note in notes if "would cut the log there" in note]
+    start = what_start_does(DriverTasks(), str(stores / name), BrokerSettings.from_sources())
+    cuts = [note for note in start.notes if "would cut the log there" in note]
     if name == "basic":
-        assert cuts == []
+        assert (cuts, start.lost) == ([], 0)
         return
     [cut] = cuts
     end = recovery(name)["afterStart"]["maxPhyOffset"]  # as the real broker left it
     file, byte = re.findall(r"commitlog/(\d{20}), byte (\d+):", cut)[0]
     assert int(file) + int(byte) == end
+    # the messages from there on, by the sizes that lead from one to the next
+    rest, lost = (stores / name / "commitlog" / file).read_bytes()[int(byte) :], 0
+    while int.from_bytes(rest[4:8], "big") == MESSAGE_MAGIC and len(rest) >= (size := int.from_bytes(rest[:4], "big")):
+        rest, lost = rest[size:], lost + 1
+    said = {"torn-bad-crc": f"lose {lost} messages", "torn-bad-size": "lose what follows, 0 whole messages and a damaged one"}
+    assert cut.endswith(f"would cut the log there, and {said[name]}")
+    assert start.lost == (lost if name == "torn-bad-crc" else 0)
+
+
+@needs_golden
+def test_the_last_line_tells_of_messages_that_the_start_would_lose(pullsim: Pullsim, stores: Path) -> None:
+    code, out, _ = pullsim("verify", stores / "torn-bad-crc")
+    assert code == 1
+    assert re.search(r"^WRONG  LOG_BAD_CRC ", out, re.MULTILINE)
+    lost = re.findall(r"would cut the log there, and lose (\d+) messages", out)[0]
+    assert f"\nthe worst of it: LOST: messages are gone, or no consumer gets them: the start would cut {lost} messages off the log\n" in out
+    _, told, _ = pullsim("verify", stores / "torn-bad-crc", "--format", "json")
+    assert [json.loads(line)["lost"] for line in told.splitlines() if '"row": "start"' in line] == [int(lost)]
 
 
 def test_every_code_that_verify_gives_is_explained() -> None:
