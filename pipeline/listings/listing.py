@@ -79,6 +79,7 @@ class Listing:
         totals: name -> aggregate over all rows, for the verdict.
         verdict: makes what stands below the table of the totals, and of the numbers of all rows and brokers.
         details: columns of a row that is shown whole, a column a line, where the list has no other; none for a list without such.
+        about: what is said below such a row, with names of columns in braces.
         left_out: columns of the view that no form shows.
         more: columns that the view does not have: name -> expression over its columns.
         sums: whether the view makes few rows of many, so that one query has the rows and the totals; else each has its own.
@@ -90,6 +91,7 @@ class Listing:
     totals: Mapping[str, str]
     verdict: Callable[[Totals], Verdict]
     details: Sequence[Shown] = ()
+    about: str = ""
     left_out: Sequence[str] = ()
     more: Mapping[str, str] = field(default_factory=dict)
     sums: bool = False

@@ -295,12 +295,20 @@ def _of_pulls(total: Totals) -> Verdict:
         f"{counted(total['rows'], 'pull')} of {counted(total['groups'], 'group')}",
         f"{total['found']:,} found messages" if total["found"] else None,
         f"{total['nothing']:,} found none" if total["nothing"] else None,
-        f"{total['moved']:,} sent to another offset (PULL_OFFSET_MOVED)" if total["moved"] else None,
+        _moved(total),
         f"{total['refused']:,} refused" if total["refused"] else None,
         f"{total['unanswered']:,} without a captured answer" if total["unanswered"] else None,
         _held(total),
         "pullsim explain --request REQUEST explains one",
     )
+
+
+def _moved(total: Totals) -> str | None:
+    """How many pulls were sent to another offset, and how many of them may be first pulls."""
+    if not total["moved"]:
+        return None
+    first = f", {total['movedFirst']:,} of them from offset 0 or less, where groups begin" if total["movedFirst"] else ""
+    return f"{total['moved']:,} sent to another offset (PULL_OFFSET_MOVED){first}"
 
 
 def _held(total: Totals) -> str | None:
@@ -332,6 +340,7 @@ PULL_LIST: Final = Listing(
     details=(
         Shown("arrivalMicros", "Time (UTC)", Kind.MICROS),
         Shown("brokerName", "Broker"),
+        Shown("client", "Client"),
         Shown("consumerGroup", "Group"),
         Shown("topic", "Topic"),
         Shown("queueId", "QID", Kind.COUNT),
@@ -339,6 +348,7 @@ PULL_LIST: Final = Listing(
         Shown("maxMsgNums", "Messages asked for", Kind.COUNT),
         Shown("outcome", "Outcome"),
         Shown("code", "Code", Kind.COUNT),
+        Shown("remark", "Remark", Kind.PROSE),
         Shown("nextBeginOffset", "Next offset", Kind.COUNT),
         Shown("minOffset", "Min offset", Kind.COUNT),
         Shown("maxOffset", "Max offset", Kind.COUNT),
@@ -348,12 +358,14 @@ PULL_LIST: Final = Listing(
         Shown("request", "Request", Kind.ID),
         Shown("requestId", "Request in full", Kind.ID),
     ),
+    about="pullsim explain --request {request} explains it",
     order="arrivalMicros DESC NULLS LAST, requestId, brokerName",
     totals={
         "groups": "count(DISTINCT consumerGroup)",
         "found": "count_if(code = 0)",
         "nothing": "count_if(code IN (19, 20))",
         "moved": "count_if(code = 21)",
+        "movedFirst": "count_if(code = 21 AND queueOffset <= 0)",
         "refused": f"count_if({IS_REFUSED})",
         "unanswered": "count_if(code IS NULL)",
         "held": "count(holdEnding)",

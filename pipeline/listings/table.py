@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 from textwrap import fill
 from typing import Any, Final
 
@@ -69,6 +70,10 @@ def show_listing(asked: AskedListing, names: Sequence[str], rows: Sequence[Seque
     columns = asked.listing.columns_of(totals)
     if len(rows) == 1 and asked.listing.details:
         _show_whole(asked.listing.details, places, rows[0])
+        if totals["rows"] > 1:
+            say(f"\n1 of {counted(totals['rows'], 'row')}; --limit 0 shows all")
+        if about := asked.listing.about:
+            say("\n" + safe_text(about.format_map({name: quote(str(rows[0][place])) for name, place in places.items()})))
         return
     values = [[row[places[column.name]] for column in columns] for row in rows]
     show_cut(columns, values, totals["rows"], asked.listing.verdict(totals))

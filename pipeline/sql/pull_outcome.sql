@@ -23,7 +23,9 @@ CREATE OR REPLACE TEMPORARY VIEW pull_outcome (
   diskFallBehind COMMENT 'bytes between the last entry read and the end of the log; NULL for CAPTURED',
   heldFromMicros COMMENT 'when a held pull (long polling) began to wait, microseconds since 1970; NULL where it was not held',
   heldMillis COMMENT 'for how long it waited, ms; NULL where it was not held or never answered',
-  holdEnding COMMENT 'what ended the hold, as ending of pull_hold; NULL where it was not held'
+  holdEnding COMMENT 'what ended the hold, as ending of pull_hold; NULL where it was not held',
+  client COMMENT 'address and port of the client; NULL for pulls that were replayed from a file',
+  remark COMMENT 'what a captured answer says beside its code, such as why it was refused; NULL where outcome says the same'
 )
 COMMENT 'How each pull ended, captured and replayed ones.'
 AS
@@ -50,7 +52,8 @@ WITH captured AS (
   SELECT brokerName, max_by(runId, finishedAt) AS runId FROM replay_run GROUP BY brokerName
 ), pulls (
   source, brokerName, runId, requestId, consumerGroup, topic, queueId, arrivalMicros, queueOffset, maxMsgNums, outcome,
-  code, nextBeginOffset, minOffset, maxOffset, messageCount, bodyBytes, fromDisk, diskFallBehind, heldFromMicros, heldMillis
+  code, nextBeginOffset, minOffset, maxOffset, messageCount, bodyBytes, fromDisk, diskFallBehind, heldFromMicros, heldMillis,
+  client, remark
 ) AS (
   SELECT
     'CAPTURED', brokerName, CAST(NULL AS STRING), requestId, consumerGroup, topic, queueId, arrivalMicros, queueOffset, maxMsgNums, outcome,
@@ -60,7 +63,8 @@ WITH captured AS (
     CASE WHEN outcome = 'FOUND' AND recordedSuggestWhichBrokerId <> 0 THEN true END,
     CAST(NULL AS BIGINT),
     CASE WHEN held THEN arrivalMicros END,
-    CASE WHEN held THEN CAST((answerMicros - arrivalMicros) DIV 1000 AS BIGINT) END
+    CASE WHEN held THEN CAST((answerMicros - arrivalMicros) DIV 1000 AS BIGINT) END,
+    client, nullif(recordedRemark, outcome)
   FROM captured
   UNION ALL
   SELECT
@@ -68,13 +72,14 @@ WITH captured AS (
     coalesce(r.status, r.exception, r.error, 'null'),
     r.code, r.nextBeginOffset, r.minOffset, r.maxOffset,
     r.messageCount, CAST(r.bufferTotalSize AS BIGINT), r.suggestPullingFromSlave, r.diskFallBehind,
-    r.heldMillis * 1000, r.wokenMillis - r.heldMillis
+    r.heldMillis * 1000, r.wokenMillis - r.heldMillis, p.client, CAST(NULL AS STRING)
   FROM pull_response r
   JOIN latest USING (brokerName, runId)
   LEFT JOIN pull_request p ON p.brokerName = r.brokerName AND p.requestId = r.requestId
 )
 SELECT
-  *,
+  source, brokerName, runId, requestId, consumerGroup, topic, queueId, arrivalMicros, queueOffset, maxMsgNums, outcome,
+  code, nextBeginOffset, minOffset, maxOffset, messageCount, bodyBytes, fromDisk, diskFallBehind, heldFromMicros, heldMillis,
   CASE
     WHEN heldFromMicros IS NULL THEN NULL
     WHEN outcome = 'NO_ANSWER' THEN 'NO_ANSWER'
@@ -82,5 +87,6 @@ SELECT
     WHEN code IN (20, 21) THEN 'NOT_FOR_IT'
     WHEN code = 19 THEN 'TIMEOUT'
     ELSE 'REFUSED'
-  END
+  END,
+  client, remark
 FROM pulls

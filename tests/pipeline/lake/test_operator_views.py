@@ -133,8 +133,11 @@ def test_every_pull_ended_as_the_broker_says(views: Views, answers: CapturedAnsw
     for one in answers.pulls:
         asked, told = one["request"]["ext"], (one["response"] or {"ext": {}})["ext"]
         given = (int(told[name]) if name in told else None for name in ("nextBeginOffset", "minOffset", "maxOffset"))
-        wanted[asked["consumerGroup"], asked["topic"], int(asked["queueId"]), int(asked["queueOffset"]), outcome(one), *given] += 1
-    names = ("consumerGroup", "topic", "queueId", "queueOffset", "outcome", "nextBeginOffset", "minOffset", "maxOffset")
+        # the remark of an answer of the store is its status
+        said = one["response"]["remark"] if one["response"] and outcome(one) != one["response"]["remark"] else None
+        queue = asked["consumerGroup"], asked["topic"], int(asked["queueId"])
+        wanted[*queue, int(asked["queueOffset"]), outcome(one), *given, one["peer"], said] += 1
+    names = ("consumerGroup", "topic", "queueId", "queueOffset", "outcome", "nextBeginOffset", "minOffset", "maxOffset", "client", "remark")
     assert Counter(tuple(row[name] for name in names) for row in of_source(views, "pull_outcome", "CAPTURED")) == wanted
 
 

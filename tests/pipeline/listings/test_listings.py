@@ -106,6 +106,7 @@ def pulled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pulls = [
         {"brokerName": "b", "requestId": name, **dict(zip(asked, values, strict=True))}
         | {
+            "client": "9.9.9.9:502",
             "arrivalMicros": (END - values[4]) * 1000,
             "held": values[5] in {0, None},
             "answerMicros": (END - 1500) * 1000 if values[5] == 0 else None,
@@ -370,6 +371,15 @@ def test_pulls_are_counted_by_what_they_mean(pullsim: Callable[..., tuple[int, s
     assert re.search(r"^Held for +3 s\nHold ended by +MESSAGE$", pullsim("pulls", "--lake", pulled, "--outcome", "0")[1], re.MULTILINE)
     [whole] = [line for line in pullsim("pulls", "--lake", pulled, "--outcome", "25")[1].splitlines() if line.startswith("Request in full")]
     assert whole.split()[-1] == "f1-1.1.1.1:10911-9.9.9.9:502-1-99-10"
+    of_one = pullsim("pulls", "--lake", pulled, "--outcome", "25")[1]
+    assert re.search(r"^Client +9\.9\.9\.9:502$", of_one, re.MULTILINE)
+    assert re.search(r"^Remark +the subscription is old$", of_one, re.MULTILINE)
+    assert of_one.endswith("\n\npullsim explain --request 502-1-99-10 explains it\n")
+    one_of_two = pullsim("pulls", "--lake", pulled, "--outcome", "21", "--limit", "1")[1]
+    assert "\n1 of 2 rows; --limit 0 shows all\n" in one_of_two
+    assert "Remark" not in one_of_two
+    # both moved pulls asked for more than offset 0; of the capture of a real broker the test of the views counts them
+    assert "where groups begin" not in told
     assert pullsim("pulls")[1] == "(0 rows)\nno such pull was captured; pullsim capture reads captured traffic\n"
 
 

@@ -21,6 +21,7 @@ from tests.makers.plain_lakes import add_broker
 from tests.models.operator_answers import CapturedAnswers, Record
 from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
 from tests.runs.sampling import ALL, sampled, slow_proof
+from tests.runs.verdicts import on_one_line
 from tests.truth.captured import consumer_offsets, exchanges
 from tests.truth.golden import needs_golden
 from tests.truth.golden5 import needs_golden5, unpacked
@@ -32,6 +33,7 @@ pytestmark = [needs_golden, needs_golden5]
 CAPTURED, ASKED = "broker-a", "broker-5"
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 HEART_BEAT, UNREGISTER, COMMIT, PULL = 34, 35, 15, 11
+PULL_OFFSET_MOVED = 21
 # how a body that a client compressed begins, by level
 ZLIB = {b"x\x01", b"x\x5e", b"x\x9c", b"x\xda"}
 Rows = list[dict[str, Any]]
@@ -337,6 +339,15 @@ def test_delayed_messages_of_4_9_3_are_those_without_a_copy_in_their_topic(pulls
     assert len(messages) == len(waiting) > 5
     assert {row["state"] for row in messages} == {"PENDING"}
     assert sum(row["waiting"] for row in found) == len(waiting)
+
+
+def test_pulls_from_where_groups_begin_are_told_among_the_moved_ones(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
+    moved = [one["request"]["ext"] for one in answers.pulls if one["response"] and one["response"]["code"] == PULL_OFFSET_MOVED]
+    first = sum(int(asked["queueOffset"]) <= 0 for asked in moved)
+    _, out, _ = pullsim("pulls", "--lake", lake, "--outcome", "21", "--limit", "3")
+    told = f"{len(moved):,} sent to another offset (PULL_OFFSET_MOVED), {first:,} of them from offset 0 or less, where groups begin"
+    assert told in on_one_line(out)
+    assert 0 < first < len(moved)
 
 
 def test_messages_that_were_delivered_before_an_old_offset_are_told_from_those_that_wait(
