@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -13,7 +13,7 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, engine_option, engine_options
 from pipeline.commands.given_settings import GivenSettings, settings_options
 from pipeline.commands.options import check_needed, format_option, lake_option, moment
-from pipeline.settings.quantities import size_in_bytes
+from pipeline.settings.quantities import duration_text, size_in_bytes
 from pipeline.terminal import progress_to_stderr, show_values
 
 if TYPE_CHECKING:
@@ -182,14 +182,17 @@ class AskedRetention:
         skipped = skipped_offsets(ask, asked, self.question({})) if is_told else {}
         return found, skipped, questions
 
-    def _rule(self, questions: Iterable[RetentionQuestion]) -> str:
-        """What deletes files, where it is the same for all brokers."""
+    def _rules(self, forecasts: Iterable[Forecast], questions: Iterable[RetentionQuestion]) -> Iterator[str]:
+        """What deletes files, where it is the same for all brokers, and that files went sooner."""
         rules = {(one.settings.value("fileReservedTime"), one.settings.value("deleteWhen")) for one in questions}
-        if len(rules) != 1:
-            return ""
-        [(hours, when)] = rules
-        disk = "" if self.of_one else "; a disk that fills deletes them earlier (--disk-size)"
-        return f"files are deleted by fileReservedTime={hours} and deleteWhen={when}{disk}"
+        if len(rules) == 1:
+            [(hours, when)] = rules
+            disk = "" if self.of_one else "; a disk that fills deletes them earlier (--disk-size)"
+            yield f"files are deleted by fileReservedTime={hours} and deleteWhen={when}{disk}"
+        kept = [one.kept_for for one in forecasts if one.kept_for is not None]
+        if kept:
+            what = "a full disk, another setting or a person did that, and may do it again"
+            yield f"files were deleted sooner than that before: the oldest message is only {duration_text(min(kept))} old; {what}"
 
     def _show(
         self, found: list[tuple[Forecast, list[Row]]], skipped: dict[QueueOfGroup, int], questions: Iterable[RetentionQuestion]
@@ -199,9 +202,8 @@ class AskedRetention:
 
         rows = first_losses_first(row for _, of_broker in found for row in of_broker)
         if self.form == "table":
-            show_retention(
-                rows, by_broker=len(found) > 1, by_queue=self.by_queue, limit=self.limit, skipped=skipped, rule=self._rule(questions)
-            )
+            rules = tuple(self._rules((forecast for forecast, _ in found), questions))
+            show_retention(rows, by_broker=len(found) > 1, by_queue=self.by_queue, limit=self.limit, skipped=skipped, rules=rules)
         else:
             cut = rows[: self.limit or None]
             show_values(COLUMNS, ([row[name] for name in COLUMNS] for row in cut), self.form)

@@ -19,7 +19,7 @@ from pipeline.lake.asking import AskAll, Row, names_with
 from pipeline.lake.lake_errors import LakeError
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.settings.settings import BrokerSettings, camel_case
-from udfs.cleaning.clean_commit_log import CleanSettings
+from udfs.cleaning.clean_commit_log import HOUR, CleanSettings
 from udfs.cleaning.log_retention import Deletion, Disk, LogFile, Outlook, Share, aged_from, file_deletions, loss_of
 
 NOT_DELETED, NO_RATE, IN_TIME, NO_FILE = "NOT_DELETED", "NO_RATE", "IN_TIME", "NO_FILE"
@@ -108,12 +108,14 @@ class Forecast:
         deletions: first offset of a file -> its deletion.
         aging: first offset of a file -> when it begins to age.
         times_are_late: whether files were last written after the store's last message, because a copy did not keep their times.
+        kept_for: age of the oldest message, ms, where older ones were deleted sooner than fileReservedTime lets them be; else None.
     """
 
     outlook: Outlook
     deletions: Mapping[int, Deletion]
     aging: Mapping[int, int | None]
     times_are_late: bool
+    kept_for: int | None
 
 
 def retention(ask: AskAll, broker: str, question: RetentionQuestion) -> tuple[Forecast, list[Row]]:
@@ -165,9 +167,11 @@ def _forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast
         f"SELECT fromOffset, mtimeMs, length FROM store_file WHERE {mine} AND kind = 'commitlog' ORDER BY fromOffset",
         f"SELECT max(growth) AS growth FROM log_file_deletion WHERE {mine}",
         f"SELECT CAST(sum(length) AS BIGINT) AS used FROM store_file WHERE {mine}",
+        f"SELECT min(minStoreTimestamp) AS oldest FROM commit_log_segment WHERE {mine} AND minStoreTimestamp > 0",
+        f"SELECT max(minOffset) AS least FROM queue WHERE {mine}",
     ]
     check_names("", names_with(ask), group=question.group, topic=question.topic, broker=None)
-    [known], log, [found], [stored] = ask(queries)
+    [known], log, [found], [stored], [kept], [queues] = ask(queries)
     last = known["maxStoreTimestamp"]
     since = last if question.at is None else question.at
     if since is None:
@@ -188,11 +192,13 @@ def _forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast
         fills_at=since + int(room * 1000 / growth) if growth > 0 else None,
         disk=None if question.disk_size is None else _disk(question.disk_size, question.disk_used, stored["used"] or 0),
     )
+    age = last - kept["oldest"] if last is not None and kept["oldest"] is not None and (queues["least"] or 0) > 0 else None
     return Forecast(
         outlook=outlook,
         deletions=dict(zip((file.from_offset for file in files), file_deletions(files, outlook), strict=False)),
         aging=aged_from(files, outlook),
         times_are_late=last is not None and any(file.modified > last + _LATE for file in files[:-1]),
+        kept_for=age if age is not None and age < outlook.settings.file_reserved_time * HOUR else None,
     )
 
 

@@ -30,7 +30,7 @@ _LOSSES: Final = (
 
 
 def show_retention(
-    rows: Sequence[Row], *, by_broker: bool, by_queue: bool, limit: int | None, skipped: Mapping[QueueOfGroup, int], rule: str
+    rows: Sequence[Row], *, by_broker: bool, by_queue: bool, limit: int | None, skipped: Mapping[QueueOfGroup, int], rules: Sequence[str]
 ) -> None:
     """Print the rows of `retention`, the first losses first, and a verdict.
 
@@ -40,7 +40,7 @@ def show_retention(
         by_queue: whether the table has a row for each queue; else it has one for each group and topic.
         limit: greatest number of rows; 0 for all, None for TABLE_ROWS.
         skipped: the offsets of queues that captured pulls were sent past, as their messages were gone.
-        rule: what deletes files, a note; "" for none.
+        rules: what deletes files, a note each.
     """
     passed = (_SKIPPED,) if skipped else ()
     columns = (*((_BROKER,) if by_broker else ()), *_NAMES, *((_QUEUE,) if by_queue else ()), *passed, *_LOSSES)
@@ -48,7 +48,7 @@ def show_retention(
     shown = told if by_queue else by_topic(told)
     cut = shown[: TABLE_ROWS if limit is None else limit or None]
     values = [[row[column.name] for column in columns] for row in cut]
-    show_cut(columns, values, len(shown), verdict(rows, sum(skipped.values()), rule))
+    show_cut(columns, values, len(shown), verdict(rows, sum(skipped.values()), rules))
 
 
 def _with_skipped(row: Row, skipped: Mapping[QueueOfGroup, int]) -> Row:
@@ -86,7 +86,7 @@ def _reasons(reasons: Sequence[str]) -> list[str]:
     return [reason for reason in each if reason not in _SAFE] or each
 
 
-def verdict(rows: Sequence[Row], skipped: int = 0, rule: str = "") -> Verdict:
+def verdict(rows: Sequence[Row], skipped: int = 0, rules: Sequence[str] = ()) -> Verdict:
     """What the rows say together. What is not known is no all-clear."""
     losing = [row for row in rows if row["lossAt"] is not None]
     lost = sum(row["lostMessages"] or 0 for row in rows)
@@ -127,7 +127,7 @@ def verdict(rows: Sequence[Row], skipped: int = 0, rule: str = "") -> Verdict:
         told.append(f"of {unplaced:,} queue{'' if unplaced == 1 else 's'} the next message is not known")
     if not losing and any(row["reason"] in _SAFE for row in rows):
         told.append("of the other queues no loss is foreseen" if told else "no loss is foreseen")
-    return Verdict.of("", *(told or ["no group has an offset here: nothing is known"]), rule)
+    return Verdict.of("", *(told or ["no group has an offset here: nothing is known"]), *rules)
 
 
 def _groups(rows: Iterable[Row]) -> str:

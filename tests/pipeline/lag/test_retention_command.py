@@ -12,10 +12,11 @@ import pytest
 
 from pipeline.schema import tables as t
 from pipeline.schema.lag_tables import LAG_HISTORY
-from tests.makers.plain_lakes import add_broker
+from tests.makers.plain_lakes import add_broker, plain_lake
 from tests.makers.report_lakes import write_rows
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.sampling import slow_proof
+from tests.runs.verdicts import on_one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -181,6 +182,21 @@ def test_a_disk_that_fills_up_deletes_what_is_not_old_enough(pullsim: Pullsim, l
     found = asked(pullsim, lake, "--disk-size", "4000", "--growth", "1", "--group", "stopped")["stopped"]
     assert (found["cause"], found["lossMessages"]) == ("CLEAN_FILE_FORCIBLY", 18)
     assert found["lossAt"] * HOUR == pytest.approx(400_000, abs=2)
+
+
+@pytest.mark.parametrize(("least", "hours", "told"), [(3, 71, "2 d 23 h"), (3, 72, None), (0, 71, None)])
+def test_a_log_that_begins_after_young_messages_was_deleted_by_another_rule(
+    pullsim: Pullsim, tmp_path: Path, least: int, hours: int, told: str | None
+) -> None:
+    rows = rows_of_broker()
+    rows[t.QUEUE][1]["minOffset"] = least
+    rows[t.COMMIT_LOG_SEGMENT][0]["minStoreTimestamp"] = MIDNIGHT - hours * HOUR
+    named = {table.name: [{"brokerName": BROKER, **row} for row in of_table] for table, of_table in rows.items()}
+    code, out, err = pullsim("retention", "--lake", plain_lake(tmp_path / "lake", named))
+    assert code == 0, err
+    words = f"files were deleted sooner than that before: the oldest message is only {told} old"
+    assert (words in on_one_line(out)) == (told is not None)
+    assert ("deleted sooner" in out) == (told is not None)
 
 
 @slow_proof

@@ -75,20 +75,20 @@ def test_a_table_is_narrow_and_cut_where_there_is_much(capsys: pytest.CaptureFix
     monkeypatch.setattr(table, "is_terminal", lambda: True)
     known = {"lostMessages": 12_345, "deletedAt": DAY, "lossAt": DAY, "lossMessages": 10}
     many = [row("a-group-of-a-very-long-name" * 3, "and-a-topic-too" * 3, queue, **known) for queue in range(51)]
-    show_retention(many, by_broker=False, by_queue=True, limit=None, skipped={}, rule="")
+    show_retention(many, by_broker=False, by_queue=True, limit=None, skipped={}, rules=())
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) == 100
     assert lines[0].split()[:4] == ["Group", "Topic", "QID", "Lost"]
     assert lines[52] == "50 of 51 rows; --limit 0 shows all"
-    show_retention(many, by_broker=False, by_queue=False, limit=None, skipped={}, rule="")
+    show_retention(many, by_broker=False, by_queue=False, limit=None, skipped={}, rules=())
     assert f"{51 * 12_345:,}" in capsys.readouterr().out
-    show_retention([], by_broker=False, by_queue=False, limit=0, skipped={}, rule="")
+    show_retention([], by_broker=False, by_queue=False, limit=0, skipped={}, rules=())
     assert capsys.readouterr().out == "(0 rows)\nno group has an offset here: nothing is known\n"
 
 
 def test_what_pulls_were_sent_past_stands_beside_what_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
     skipped = {("b", "g", "t", 0): 5, ("b", "g", "t", 1): 1000, ("b", "g", "other", 0): 2}  # a queue without a row counts below the table
-    show_retention([LOSES, LOSES_FIRST, DONE], by_broker=False, by_queue=False, limit=None, skipped=skipped, rule="the rule")
+    show_retention([LOSES, LOSES_FIRST, DONE], by_broker=False, by_queue=False, limit=None, skipped=skipped, rules=("the rule",))
     table_, told = capsys.readouterr().out.split("\n\n")
     header, *lines = (line.split() for line in table_.splitlines())
     assert header[:4] == ["Group", "Topic", "Skipped", "Lost"]
