@@ -27,7 +27,10 @@ def _past_the_end(queues: int) -> str | None:
 
 
 def _deleted(messages: int) -> str | None:
-    return f"{messages:,} of them {'is' if messages == 1 else 'are'} deleted already (pullsim retention)" if messages else None
+    told = (
+        f"{messages:,} of them {'is' if messages == 1 else 'are'} deleted already, and Waited leaves their queues out (pullsim retention)"
+    )
+    return told if messages else None
 
 
 def _left(total: Totals) -> str | None:

@@ -423,7 +423,10 @@ def cut_queues(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "told"),
     [
         # 80 and 7 of group dead, 41 of slow, 105 of before, 40 of young; 30 and 50 of these are deleted
-        (("groups",), "273 messages wait in 4 groups; 80 of them are deleted already (pullsim retention)"),
+        (
+            ("groups",),
+            "273 messages wait in 4 groups; 80 of them are deleted already, and Waited leaves their queues out (pullsim retention)",
+        ),
         (
             ("groups",),
             "1 stopped, stalled or went back (pullsim groups --queues --group dead tells why); 1 slow: the lag does not become less",
