@@ -29,6 +29,8 @@ SEED = int(os.environ.get("PULLSIM_SEED", "0")) or random.SystemRandom().randran
 FOLDER = Path(os.environ.get("PULLSIM_FUZZ_FOLDER", PROJECT / ".fuzz"))
 # compiling with checks, and an input that is slow
 MORE_SECONDS = 300
+# inputs of a process: atheris keeps about a KiB of each
+AT_ONCE = 1_000_000
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -55,15 +57,15 @@ def test_parsers_refuse_or_read_whatever_they_are_given(tmp_path: Path, group: s
 @pytest.mark.parametrize("parser", PARSERS)
 def test_parsers_refuse_or_read_what_coverage_leads_to(parser: str, capsys: pytest.CaptureFixture[str]) -> None:
     checked = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(FOLDER / "compiled"), "PYTHONPATH": str(PROJECT)}
-    command = [sys.executable, PROJECT / "tests" / "runs" / "guided_fuzzing.py", parser, str(INPUTS), str(SEED), FOLDER / parser]
-    run = subprocess.run(command, env=checked, capture_output=True, text=True, check=False)
-    done = re.search(r"number_of_executed_units: (\d+)", run.stderr)
-    places = re.findall(r"cov: (\d+)", run.stderr)
-    with capsys.disabled():
-        print(
-            f"{parser}: seed {SEED}, {done[1] if done else 'not all'} inputs, {places[-1] if places else 'no'} places of the code reached"
-        )
-    assert run.returncode == 0, f"seed {SEED}: {run.stderr[-3000:]}"
-    assert run.stdout == "", f"seed {SEED}"
-    assert done is not None
-    assert int(done[1]) >= INPUTS
+    done = 0
+    for part, left in enumerate(range(INPUTS, 0, -AT_ONCE)):
+        program, inputs = PROJECT / "tests" / "runs" / "guided_fuzzing.py", min(left, AT_ONCE)
+        command = [sys.executable, program, parser, str(inputs), str(SEED + part), FOLDER / parser]
+        run = subprocess.run(command, env=checked, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, f"seed {SEED}, part {part}: {run.stderr[-3000:]}"
+        assert run.stdout == "", f"seed {SEED}, part {part}"
+        done += int(re.findall(r"number_of_executed_units: (\d+)", run.stderr)[0])
+        places = re.findall(r"cov: (\d+)", run.stderr)
+        with capsys.disabled():
+            print(f"{parser}: seed {SEED}, {done:,} inputs, {places[-1] if places else 'no'} places of the code reached")
+    assert done >= INPUTS
