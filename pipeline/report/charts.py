@@ -25,6 +25,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.dates import date2num
 from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, MaxNLocator
 
 from pipeline.report import forms
@@ -143,12 +145,19 @@ def _draw_lines(axes: Axes, window: Window, coloured: Sequence[tuple[Series, str
 
 
 def _draw_layers(axes: Axes, window: Window, coloured: Sequence[tuple[Series, str]]) -> None:
+    """Draw each layer as one path: a patch for each bar takes most of the report's time."""
     edges = _edges(window)
+    left, right = edges[:-1], edges[:-1] + np.diff(edges) * 0.92
     floor = np.zeros(window.bins)
     for one, colour in coloured:
-        values = np.array([value or 0 for value in one.values], float)
-        axes.bar(edges[:-1], values, width=np.diff(edges) * 0.92, bottom=floor, align="edge", color=_PLACEHOLDERS[colour], linewidth=0)
-        floor += values
+        top = floor + np.array([value or 0 for value in one.values], float)
+        corners = np.stack([(left, floor), (left, top), (right, top), (right, floor)]).transpose(2, 0, 1)[top > floor]
+        bars = PathPatch(Path.make_compound_path_from_polys(corners), color=_PLACEHOLDERS[colour], linewidth=0)
+        bars.set_in_layout(False)  # the axes have room for all bars
+        axes.add_artist(bars)
+        axes.update_datalim(corners.reshape(-1, 2))
+        floor = top
+    axes.autoscale_view()
 
 
 def _edges(window: Window) -> Any:
