@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,6 +106,13 @@ def judge(spark: SparkSession, tables: dict[t.Table, list[dict[str, object]]], c
     return spark.sql(f"FROM {call}").collect()
 
 
+def judge_here(folder: Path, tables: dict[t.Table, list[dict[str, object]]], call: str) -> Sequence[Mapping[str, Any]]:
+    """What a query says of tables, without Spark."""
+    lake = EmbeddedLake(str(plain_lake(folder / "lake", {table.name: rows for table, rows in tables.items()})))
+    [found] = lake.asked([f"SELECT * FROM {call}"])  # noqa: S608
+    return found
+
+
 def _lag(row: Seen) -> int | None:
     lag = None if row.offset is None else row.end - row.offset
     return lag if lag is not None and lag < 2**63 else None
@@ -176,11 +184,16 @@ CASES: dict[str, tuple[list[Seen], str, str]] = {
 }
 
 
-def test_each_rule_speaks_where_it_should_and_the_worst_status_is_the_groups(spark: SparkSession) -> None:
+@pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=slow_proof)])
+def test_each_rule_speaks_where_it_should_and_the_worst_status_is_the_groups(
+    request: pytest.FixtureRequest, tmp_path: Path, engine: str
+) -> None:
     gone = [Seen("gone", "t", 0, 60_000 * number, 1, 1000) for number in range(10)]
     older = [Seen("keeps-up", "t", 0, 0, 10**6, 5)]  # out of the window
     seen = [*gone, *older, *(row for rows, _, _ in CASES.values() for row in rows)]
-    found = judge(spark, stored(seen, has_commits=True), "group_status")
+    tables = stored(seen, has_commits=True)
+    in_spark = engine == "spark"
+    found = judge(request.getfixturevalue("spark"), tables, "group_status") if in_spark else judge_here(tmp_path, tables, "group_status")
     assert {row["consumerGroup"]: (row["status"], row["why"]) for row in found if (row["topic"], row["queueId"]) == ("t", 0)} == {
         group: (status, why) for group, (_, status, why) in CASES.items()
     } | {"forgotten": ("UNKNOWN", "NOT_OBSERVED"), "forgotten-at-0": ("UNKNOWN", "NOT_OBSERVED")}
@@ -245,7 +258,4 @@ def test_any_history_is_judged_as_burrow_would(spark: SparkSession, rows: list[S
 def test_any_history_is_judged_without_spark_as_burrow_would(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Seen], call: tuple[int, float, int]
 ) -> None:
-    tables = {table.name: of_table for table, of_table in stored(rows).items()}
-    lake = EmbeddedLake(str(plain_lake(tmp_path_factory.mktemp("history") / "lake", tables)))
-    [found] = lake.asked([f"SELECT * FROM queue_status{call}"])  # noqa: S608
-    check_as_burrow(found, rows, call)
+    check_as_burrow(judge_here(tmp_path_factory.mktemp("history"), stored(rows), f"queue_status{call}"), rows, call)
