@@ -22,7 +22,7 @@ from tests.runs.both_engines import OF_5, both_reported, of_duckdb, of_spark, of
 from tests.runs.doc_commands import PAGES, commands
 from tests.runs.in_session import pullsim_in, session_with_views
 from tests.runs.replaying import lake_of
-from tests.runs.sampling import sampled, slow_proof
+from tests.runs.sampling import ALL, sampled, slow_proof
 from tests.truth.golden import needs_golden
 from tests.truth.places import DATA
 
@@ -73,7 +73,8 @@ FUNCTIONS = (
 DOCUMENTED = sorted(
     {word for page in PAGES for one in commands(page) if one.words[0] == "sql" for word in one.words if word.startswith("SELECT ")}
 )
-OTHER_VIEWS = [view for view in VIEWS if view != "consume_lag"]
+# Spark takes half a minute for a view of many views; their parts are in the sample
+OTHER_VIEWS = [view for view in VIEWS if view != "consume_lag" and (ALL or view not in {"group_overview", "topic_overview"})]
 ASKED = list(statements((DATA / "sql" / "asked.sql").read_text("utf-8")))
 
 
@@ -88,7 +89,7 @@ def views(spark: SparkSession, captured: Path) -> SparkSession:
 
 
 @needs_golden
-@pytest.mark.parametrize("name", ["consume_lag", *sampled(OTHER_VIEWS, 5), *sampled([*TABLES, LAKE_VERSION.name], 2)])
+@pytest.mark.parametrize("name", ["consume_lag", *sampled(OTHER_VIEWS, 4), *sampled([*TABLES, LAKE_VERSION.name], 2)])
 def test_views_and_tables_of_a_captured_broker_agree(views: SparkSession, captured: Path, name: str) -> None:
     wanted, found = of_views(views, f"SELECT * FROM {name}"), of_duckdb(captured, f"SELECT * FROM {name}")
     assert list(found[0].items()) == list(wanted[0].items())
@@ -112,7 +113,7 @@ def test_documented_questions_agree(spark: SparkSession, captured: Path, query: 
 
 
 @needs_golden
-@pytest.mark.parametrize("query", sampled(FUNCTIONS, 6))
+@pytest.mark.parametrize("query", sampled(FUNCTIONS, 4))
 def test_functions_agree(views: SparkSession, captured: Path, query: str) -> None:
     wanted, found = of_views(views, query), of_duckdb(captured, query)
     assert found == wanted
