@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from pipeline.embedded.database import EmbeddedLake
-from pipeline.lake.views import CONSUME_LAG_TABLES
 from pipeline.schema import tables as t
 from pipeline.schema.lag_tables import LAG_HISTORY
 from pipeline.sql.statements import view_sql
-from tests.makers.plain_lakes import plain_lake
-from tests.runs.sampling import slow_proof
+from tests.runs.views_by_hand import ENGINES, shown_by
 from tests.truth.places import PROJECT
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
 
 HOUR = 3_600_000
 AS_OF = 1_000 * HOUR
@@ -122,24 +116,11 @@ def tables() -> dict[t.Table, list[tuple[Any, ...]]]:
     }
 
 
-@pytest.fixture(params=["duckdb", pytest.param("spark", marks=slow_proof)])
+@pytest.fixture(params=ENGINES)
 def risks(request: pytest.FixtureRequest, tmp_path: Path) -> dict[tuple[str, str, str, int], dict[str, Any]]:
     """The rows of the view, by (broker, group, topic, queueId)."""
-    if request.param == "spark":
-        rows = [row.asDict() for row in in_spark(request.getfixturevalue("spark"))]
-    else:
-        named = {table.name: [dict(zip(table.names, row, strict=True)) for row in of_table] for table, of_table in tables().items()}
-        [rows] = EmbeddedLake(str(plain_lake(tmp_path / "lake", named))).asked(["SELECT * FROM retention_risk"])
+    rows = shown_by(request, tmp_path, request.param)(tables(), "consume_lag", "group_pace", "log_file_deletion", "retention_risk")
     return {(row["brokerName"], row["consumerGroup"], row["topic"], row["queueId"]): row for row in rows}
-
-
-def in_spark(spark: SparkSession) -> list[Row]:
-    data = tables()
-    for table in (*CONSUME_LAG_TABLES, t.STORE_FILE, t.COMMIT_LOG_SEGMENT, LAG_HISTORY):
-        spark.createDataFrame(data.get(table, []), table.schema).coalesce(1).createOrReplaceTempView(table.name)
-    for name in ("consume_lag", "group_pace", "log_file_deletion", "retention_risk"):
-        spark.sql(view_sql(name))
-    return spark.table("retention_risk").collect()
 
 
 def test_loss_is_counted_and_foretold_or_the_reason_is_given(risks: dict[tuple[str, str, str, int], dict[str, Any]]) -> None:

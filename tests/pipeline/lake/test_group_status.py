@@ -10,17 +10,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from pipeline.embedded.database import EmbeddedLake
 from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import OFFSET_HISTORY, PULL_REQUEST
 from pipeline.schema.lag_tables import LAG_HISTORY
-from pipeline.sql.statements import view_sql
-from tests.makers.plain_lakes import plain_lake
 from tests.models.burrow import Commit, Seen, status_of, statuses
 from tests.runs.sampling import ALL, slow_proof
+from tests.runs.views_by_hand import ENGINES, Tables, in_spark, on_duckdb, shown_by
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
 RANK = ["OK", "UNKNOWN", "WARN", "STOP", "STALL", "REWIND"]
 
@@ -96,21 +94,8 @@ def stored(rows: Sequence[Seen], *, has_commits: bool = False) -> dict[t.Table, 
     }
 
 
-def judge(spark: SparkSession, tables: dict[t.Table, list[dict[str, object]]], call: str) -> list[Row]:
-    """What a query says of tables."""
-    for table, rows in tables.items():
-        values = [tuple(row.get(name) for name in table.names) for row in rows]
-        spark.createDataFrame(values, table.schema).coalesce(1).createOrReplaceTempView(table.name)
-    for name in ("queue_status", "group_status"):
-        spark.sql(view_sql(name))
-    return spark.sql(f"FROM {call}").collect()
-
-
-def judge_here(folder: Path, tables: dict[t.Table, list[dict[str, object]]], call: str) -> Sequence[Mapping[str, Any]]:
-    """What a query says of tables, without Spark."""
-    lake = EmbeddedLake(str(plain_lake(folder / "lake", {table.name: rows for table, rows in tables.items()})))
-    [found] = lake.asked([f"SELECT * FROM {call}"])  # noqa: S608
-    return found
+def values(tables: dict[t.Table, list[dict[str, object]]]) -> Tables:
+    return {table: [tuple(row.get(name) for name in table.names) for row in rows] for table, rows in tables.items()}
 
 
 def _lag(row: Seen) -> int | None:
@@ -184,16 +169,15 @@ CASES: dict[str, tuple[list[Seen], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ["duckdb", pytest.param("spark", marks=slow_proof)])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_each_rule_speaks_where_it_should_and_the_worst_status_is_the_groups(
     request: pytest.FixtureRequest, tmp_path: Path, engine: str
 ) -> None:
     gone = [Seen("gone", "t", 0, 60_000 * number, 1, 1000) for number in range(10)]
     older = [Seen("keeps-up", "t", 0, 0, 10**6, 5)]  # out of the window
     seen = [*gone, *older, *(row for rows, _, _ in CASES.values() for row in rows)]
-    tables = stored(seen, has_commits=True)
-    in_spark = engine == "spark"
-    found = judge(request.getfixturevalue("spark"), tables, "group_status") if in_spark else judge_here(tmp_path, tables, "group_status")
+    show = shown_by(request, tmp_path, engine)
+    found = show(values(stored(seen, has_commits=True)), "queue_status", "group_status")
     assert {row["consumerGroup"]: (row["status"], row["why"]) for row in found if (row["topic"], row["queueId"]) == ("t", 0)} == {
         group: (status, why) for group, (_, status, why) in CASES.items()
     } | {"forgotten": ("UNKNOWN", "NOT_OBSERVED"), "forgotten-at-0": ("UNKNOWN", "NOT_OBSERVED")}
@@ -233,7 +217,7 @@ def brokers(draw: st.DrawFn) -> list[Seen]:
 CALLS = st.tuples(st.integers(1, 6), st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 3))
 
 
-def check_as_burrow(found: Sequence[Mapping[str, Any] | Row], rows: list[Seen], call: tuple[int, float, int]) -> None:
+def check_as_burrow(found: Sequence[Mapping[str, Any]], rows: list[Seen], call: tuple[int, float, int]) -> None:
     """Check that each queue has the status that the model of Burrow gives it."""
     intervals, minimum_complete, allowed_lag = call
     assert {(row["consumerGroup"], row["topic"], row["queueId"]): row["status"] for row in found} == statuses(
@@ -250,7 +234,7 @@ def check_as_burrow(found: Sequence[Mapping[str, Any] | Row], rows: list[Seen], 
 )
 @given(brokers(), CALLS)
 def test_any_history_is_judged_as_burrow_would(spark: SparkSession, rows: list[Seen], call: tuple[int, float, int]) -> None:
-    check_as_burrow(judge(spark, stored(rows), f"queue_status{call}"), rows, call)
+    check_as_burrow(in_spark(spark, values(stored(rows)), "queue_status", f"queue_status{call}"), rows, call)
 
 
 @settings(max_examples=40 if ALL else 10, suppress_health_check=[HealthCheck.too_slow])
@@ -258,4 +242,4 @@ def test_any_history_is_judged_as_burrow_would(spark: SparkSession, rows: list[S
 def test_any_history_is_judged_without_spark_as_burrow_would(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Seen], call: tuple[int, float, int]
 ) -> None:
-    check_as_burrow(judge_here(tmp_path_factory.mktemp("history"), stored(rows), f"queue_status{call}"), rows, call)
+    check_as_burrow(on_duckdb(tmp_path_factory.mktemp("history") / "lake", values(stored(rows)), f"queue_status{call}"), rows, call)

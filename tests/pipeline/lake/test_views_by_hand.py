@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline.lake.views import CONSUME_LAG_TABLES
 from pipeline.schema import tables as t
 from pipeline.schema.lag_tables import LAG_HISTORY
-from pipeline.sql.statements import view_sql
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.runs.views_by_hand import ENGINES, Show, shown_by
 
 HOUR = 3_600_000
 AS_OF = 1_000 * HOUR
@@ -30,16 +27,11 @@ HISTORY: dict[str, list[tuple[int, int | None, int]]] = {
     # the pace of the last ten, not of all
     "slower": [(100, 0, 0), *((9 - number, 891 + number, 1000) for number in range(10))],
 }
-Row = dict[str, Any]
 
 
-def show(spark: SparkSession, found: dict[t.Table, list[tuple[Any, ...]]], *views: str) -> list[Row]:
-    """The rows of the last view over these tables, of a broker b."""
-    for table in (*CONSUME_LAG_TABLES, *found):
-        spark.createDataFrame(found.get(table, []), table.schema).coalesce(1).createOrReplaceTempView(table.name)
-    for name in views:
-        spark.sql(view_sql(name))
-    return [row.asDict() for row in spark.table(views[-1]).collect()]
+@pytest.fixture(params=ENGINES)
+def show(request: pytest.FixtureRequest, tmp_path: Path) -> Show:
+    return shown_by(request, tmp_path, request.param)
 
 
 def state(offsets: dict[tuple[str, str], int], ends: dict[str, int]) -> dict[t.Table, list[tuple[Any, ...]]]:
@@ -50,8 +42,8 @@ def state(offsets: dict[tuple[str, str], int], ends: dict[str, int]) -> dict[t.T
     }
 
 
-def test_retry_and_dead_letter_topics_are_counted_apart(spark: SparkSession) -> None:
-    found = {row["consumerGroup"]: row for row in show(spark, state(OFFSETS, ENDS), "consume_lag", "group_lag")}
+def test_retry_and_dead_letter_topics_are_counted_apart(show: Show) -> None:
+    found = {row["consumerGroup"]: row for row in show(state(OFFSETS, ENDS), "consume_lag", "group_lag")}
     names = ("groupDiff", "groupRetryDiff", "groupDlqDiff", "dlqMessages", "topics", "queues", "queuesUnknown", "queuesNegative")
     assert {group: tuple(row[name] for name in names) for group, row in found.items()} == {
         "g": (100 - 10, 2, None, 9, 3, 3, 0, 1),
@@ -60,7 +52,7 @@ def test_retry_and_dead_letter_topics_are_counted_apart(spark: SparkSession) -> 
     }
 
 
-def test_groups_catch_up_at_the_pace_of_the_last_observations_or_it_is_said_why_not(spark: SparkSession) -> None:
+def test_groups_catch_up_at_the_pace_of_the_last_observations_or_it_is_said_why_not(show: Show) -> None:
     offsets = {(group, "orders"): 1000 if group == "done" else 900 for group in HISTORY if group != "never"}
     tables = state(offsets, {"orders": 1000, "other": 5})
     tables[t.CONSUMER_OFFSET].append(("b", "never", "orders", 1, 3))  # of another queue, so that queue 0 has no offset
@@ -69,7 +61,7 @@ def test_groups_catch_up_at_the_pace_of_the_last_observations_or_it_is_said_why_
         for group, observations in HISTORY.items()
         for ago, offset, end in observations
     ]
-    rows = [row for row in show(spark, tables, "consume_lag", "group_pace", "catch_up") if row["queueId"] == 0]
+    rows = [row for row in show(tables, "consume_lag", "group_pace", "catch_up") if row["queueId"] == 0]
     names = ("consumerOffsetPerHour", "brokerOffsetPerHour", "catchUpMillis", "reason")
     assert {row["consumerGroup"]: tuple(row[name] for name in names) for row in rows} == {
         "gains": (100.0, 50.0, 2 * HOUR, None),
@@ -84,7 +76,7 @@ def test_groups_catch_up_at_the_pace_of_the_last_observations_or_it_is_said_why_
 
 
 # sysFlag, body, properties -> columns
-MESSAGES: list[tuple[int, bytes, dict[str, str], Row]] = [
+MESSAGES: list[tuple[int, bytes, dict[str, str], dict[str, Any]]] = [
     (0, "grüße".encode(), {}, {"bodyText": "grüße", "bodyReason": None, "bodySize": 7, "keyList": None, "transaction": None}),
     (1, b"x\x9c", {}, {"bodyText": None, "bodyReason": "COMPRESSED"}),
     (0, b"\xff\xfe", {}, {"bodyText": None, "bodyReason": "NOT_UTF8"}),
@@ -97,20 +89,20 @@ MESSAGES: list[tuple[int, bytes, dict[str, str], Row]] = [
 
 
 @pytest.mark.parametrize(("last", "rate"), [(2, None), (999, None), (1000, 1.0), (2000, 0.5)])
-def test_a_rate_needs_a_second(spark: SparkSession, last: int, rate: float | None) -> None:
+def test_a_rate_needs_a_second(show: Show, last: int, rate: float | None) -> None:
     """Two messages within a moment are no 500 a second."""
     entries = [("b", "orders", 0, number, 0, 100, 0, number * last) for number in range(2)]
     names = ("brokerName", "topic", "queueId", "queueOffset", "physicOffset", "size", "tagsCode", "storeTimestamp")
     places = [names.index(name) if name in names else None for name in t.CONSUME_QUEUE.names]
     rows = [tuple(None if place is None else entry[place] for place in places) for entry in entries]
-    found = show(spark, {t.QUEUE: [("b", "orders", 0, 0, 2)], t.CONSUME_QUEUE: rows}, "hot_queue", "topic_size")
-    queues = [row.asDict() for row in spark.table("hot_queue").collect()]
+    found = show({t.QUEUE: [("b", "orders", 0, 0, 2)], t.CONSUME_QUEUE: rows}, "hot_queue", "topic_size")
+    queues = show({t.QUEUE: [("b", "orders", 0, 0, 2)], t.CONSUME_QUEUE: rows}, "hot_queue")
     assert [row["messagesPerSecond"] for row in (*found, *queues)] == [rate, rate]
     assert found[0]["bytesPerSecond"] == (None if rate is None else 200 * rate)
 
 
 @pytest.mark.parametrize("stamp", [AS_OF, 2**63 - 1])
-def test_messages_are_decoded_as_far_as_they_can_be(spark: SparkSession, stamp: int) -> None:
+def test_messages_are_decoded_as_far_as_they_can_be(show: Show, stamp: int) -> None:
     values = {
         "brokerName": "b",
         "topic": "t",
@@ -125,7 +117,7 @@ def test_messages_are_decoded_as_far_as_they_can_be(spark: SparkSession, stamp: 
         for number, (flag, body, properties, _) in enumerate(MESSAGES)
     ]
     log = {t.COMMIT_LOG: [tuple(row.get(name) for name in t.COMMIT_LOG.names) for row in rows]}
-    found = {row["queueOffset"]: row for row in show(spark, log, "message")}
+    found = {row["queueOffset"]: row for row in show(log, "message")}
     for number, (_, _, _, wanted) in enumerate(MESSAGES):
         assert {name: found[number][name] for name in wanted} == wanted
     assert {(row["bornHost"], row["storeHost"]) for row in found.values()} == {("10.0.0.1:4000", "10.0.0.2:10911")}
