@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from pipeline.settings.quantities import counted, milliseconds
 from pipeline.terminal import is_terminal, progress_to_stderr, say, show_table, show_values, start_page
 
 if TYPE_CHECKING:
+    from pipeline.embedded.database import EmbeddedLake
+    from pipeline.lag.lag_history import ObservedLag
     from pipeline.listings.listing import AskedListing
 
 
@@ -147,18 +150,55 @@ def _published(target: str | None, *, watch: bool) -> Iterator[Callable[[Ask, st
 
 
 def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | None, keep: int | None) -> None:
-    from pipeline.lag.lag_history import record
-    from pipeline.lake.opened_broker import OpenedBroker
-
     committed_at = now()
-    at = milliseconds(committed_at) if observed_at is None else observed_at
-    with engine.session(reads=lake) as spark:
-        opened = OpenedBroker.of(spark, lake, broker)
-        recorded = record(opened, observed_at=at, keep_days=keep, run_id=run_id(), committed_at=committed_at)
-    if recorded is None:
-        say(f"nothing new of broker {opened.name}: the lake has not changed since its last observation, or has one of {at} ms")
-    else:
-        say(f"recorded {counted(recorded.queues, 'queue')} of broker {opened.name} at {at} ms, lake version {recorded.lake_version}")
+    recording = Recording(broker, milliseconds(committed_at) if observed_at is None else observed_at, keep, committed_at)
+    if not engine.without_spark(lake, recording.record_here):
+        recording.record(engine, lake)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What is recorded, by the options of `pullsim lag --record`, and when."""
+
+    broker: str | None
+    at: int
+    keep: int | None
+    committed_at: dt.datetime
+
+    def record_here(self, lake: EmbeddedLake) -> None:
+        """Record without Spark.
+
+        Raises:
+            NotSupportedError: only Spark can do that.
+        """
+        from pipeline.embedded.opened_tables import NotSupportedError
+        from pipeline.lag.lag_history import record_here
+        from pipeline.lake.committed import chosen_broker
+        from pipeline.tasks.work import NoSessionError
+
+        [brokers] = lake.asked(["SELECT brokerName FROM broker ORDER BY brokerName"])
+        name = chosen_broker(lake.root, self.broker, [row["brokerName"] for row in brokers])
+        try:
+            recorded = record_here(lake, name, observed_at=self.at, keep_days=self.keep, run_id=run_id(), committed_at=self.committed_at)
+        except NoSessionError as error:
+            raise NotSupportedError(str(error)) from error
+        self._tell(name, recorded)
+
+    def record(self, engine: Engine, lake: str) -> None:
+        """Record with Spark."""
+        from pipeline.lag.lag_history import record
+        from pipeline.lake.opened_broker import OpenedBroker
+
+        with engine.session(reads=lake) as spark:
+            opened = OpenedBroker.of(spark, lake, self.broker)
+            recorded = record(opened, observed_at=self.at, keep_days=self.keep, run_id=run_id(), committed_at=self.committed_at)
+        self._tell(opened.name, recorded)
+
+    def _tell(self, broker: str, recorded: ObservedLag | None) -> None:
+        if recorded is None:
+            say(f"nothing new of broker {broker}: the lake has not changed since its last observation, or has one of {self.at} ms")
+        else:
+            say(f"recorded {counted(recorded.queues, 'queue')} of broker {broker} at {self.at} ms, lake version {recorded.lake_version}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

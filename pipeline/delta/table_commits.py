@@ -125,6 +125,23 @@ def append_files(
             table.create_checkpoint()
 
 
+def delete_rows(path: str, version: int, where: str, user_metadata: str) -> None:
+    """Delete the rows of a small Delta table for which the SQL condition `where` is true, in the commit directly after `version`.
+
+    Nothing is committed where no row is deleted.
+
+    Raises:
+        CommitConflictError: another run has committed to the table.
+    """
+    table = opened_table(path)
+    if table is None or table.version() != version:
+        raise CommitConflictError(path)
+    try:
+        table.delete(where, commit_properties=_commit_properties(user_metadata), post_commithook_properties=_NO_HOOK)
+    except CommitFailedError as error:
+        raise CommitConflictError(path) from error
+
+
 def join_files(path: str, user_metadata: str) -> None:
     """Join the small files of a Delta table into few, in a commit that changes no row.
 

@@ -9,16 +9,22 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.delta.delta_sql import literal
-from pipeline.lake.lake import LakeError
+from pipeline.embedded.database import EmbeddedLake
+from pipeline.embedded.questions import ask_table
+from pipeline.lake.asking import AskAll
+from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.lake.views import CONSUME_LAG_TABLES, consume_lag
+from pipeline.lake.views import CONSUME_LAG_TABLES, asking, consume_lag
+from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.lag_tables import LAG_HISTORY
+from pipeline.schema.tables import LAKE_VERSION
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
+from pipeline.tasks.work import NoSessionError
 
 _DAY = 24 * 60 * 60 * 1000
 
@@ -75,7 +81,7 @@ def append_observation(writer: LakeWriter, observed_at: int) -> bool:
 
 
 def forget_before(writer: LakeWriter, before: int) -> None:
-    """Delete a broker's observations before a time, and rewrite the others in few files; the caller commits.
+    """Delete a broker's observations before a time, and join small files; the caller commits.
 
     Args:
         writer: writer of a run that has not written to the table yet.
@@ -83,20 +89,36 @@ def forget_before(writer: LakeWriter, before: int) -> None:
 
     Raises:
         LakeError: another run is writing to the table.
+        NoSessionError: only Spark can write the table, and there is no session.
     """
-    mine = f"brokerName = {literal(writer.broker)}"
-    kept = writer.lake.table(LAG_HISTORY).where(mine).where(F.col("observedAt") >= before)
-    writer.replace_rows(LAG_HISTORY, kept.coalesce(1), mine)
+    writer.prepare(LAG_HISTORY)
+    writer.delete_rows(LAG_HISTORY, f"brokerName = {literal(writer.broker)} AND observedAt < {before}")
+    writer.compact(LAG_HISTORY)
 
 
-def is_new(broker: OpenedBroker, observed_at: int) -> bool:
-    """Return whether the tables behind consume_lag changed since the broker's last observation, and it has none of this time."""
-    history = broker.lake.table(LAG_HISTORY)
-    last = history.where(broker.is_mine).agg(F.max("lakeVersion").alias("version")).first()
-    if last is None or last["version"] is None:
+def is_new(ask: AskAll, version: int, broker: str, observed_at: int) -> bool:
+    """Return whether the tables behind consume_lag changed since the broker's last observation, and it has none of this time.
+
+    Args:
+        ask: asks the lake.
+        version: version of the lake that is asked.
+        broker: name of the broker.
+        observed_at: time of the observation, ms since 1970.
+    """
+    mine = f"brokerName = {literal(broker)}"
+    changed = " OR ".join(f"NOT tables[{literal(one.name)}] <=> before[{literal(one.name)}]" for one in CONSUME_LAG_TABLES)
+    [last], [same], [news] = ask(
+        [
+            f"SELECT max(lakeVersion) AS version FROM lag_history WHERE {mine}",
+            f"SELECT count(*) AS times FROM lag_history WHERE {mine} AND observedAt = {observed_at}",
+            f"""SELECT max(version) AS version
+FROM (SELECT version, brokerName, tables, lag(tables) OVER (ORDER BY version) AS before FROM lake_version WHERE version <= {version}) told
+WHERE {mine} AND ({changed})""",
+        ]
+    )
+    if last["version"] is None:
         return True
-    changed = _last_change(broker)
-    return changed is not None and changed > last["version"] and _observed_at(history, broker.name, observed_at).isEmpty()
+    return same["times"] == 0 and news["version"] is not None and news["version"] > last["version"]
 
 
 def record(broker: OpenedBroker, *, observed_at: int, keep_days: int | None, run_id: str, committed_at: dt.datetime) -> ObservedLag | None:
@@ -116,14 +138,42 @@ def record(broker: OpenedBroker, *, observed_at: int, keep_days: int | None, run
         LakeError: another run is writing to the table, or the time is before 1970 or after the year 9999.
     """
     _require_time(observed_at)
-    if not is_new(broker, observed_at):
+    if not is_new(asking(broker.lake), broker.lake.at.version, broker.name, observed_at):
         return None
     writer = LakeWriter(broker.lake, run_id=run_id, what="lag", broker=broker.name)
-    if keep_days is not None:
-        forget_before(writer, observed_at - keep_days * _DAY)
+    _forget(writer, observed_at, keep_days)
     append_observation(writer, observed_at)
     queues = _observed_at(writer.written(LAG_HISTORY), broker.name, observed_at).count()
     return ObservedLag(queues, writer.commit(committed_at))
+
+
+def record_here(
+    lake: EmbeddedLake, broker: str, *, observed_at: int, keep_days: int | None, run_id: str, committed_at: dt.datetime
+) -> ObservedLag | None:
+    """Record an observation without Spark; arguments and errors as in `record`.
+
+    Raises:
+        NoSessionError: only Spark can write a table of the lake; nothing of this run is visible then.
+        NotSupportedError: only Spark can read a table of the lake.
+    """
+    _require_time(observed_at)
+    if not is_new(lake.asked, lake.at.version, broker, observed_at):
+        return None
+    added = {"observedAt": observed_at, "lakeVersion": lake.at.version}
+    columns = ", ".join(f"CAST({added[name]} AS BIGINT) AS {name}" if name in added else name for name in LAG_HISTORY.names)
+    rows = ask_table(lake, f"SELECT {columns} FROM consume_lag WHERE brokerName = {literal(broker)}")
+    writer = LakeWriter(Lake(None, lake.root), run_id=run_id, what="lag", broker=broker)
+    if not writer.commits_without_spark:
+        raise NoSessionError(f"only Spark writes the table {LAKE_VERSION.name} of this lake")
+    _forget(writer, observed_at, keep_days)
+    writer.prepare(LAG_HISTORY)
+    writer.append(LAG_HISTORY, rows.cast(arrow_schema(LAG_HISTORY)))
+    return ObservedLag(len(rows), writer.commit(committed_at))
+
+
+def _forget(writer: LakeWriter, observed_at: int, keep_days: int | None) -> None:
+    if keep_days is not None:
+        forget_before(writer, observed_at - keep_days * _DAY)
 
 
 def _require_time(observed_at: int) -> None:
@@ -133,14 +183,3 @@ def _require_time(observed_at: int) -> None:
 
 def _observed_at(history: DataFrame, broker: str, observed_at: int) -> DataFrame:
     return history.where((F.col("brokerName") == broker) & (F.col("observedAt") == observed_at))
-
-
-def _last_change(broker: OpenedBroker) -> int | None:
-    """Return the last version of the lake in which a run of the broker changed a table that consume_lag reads."""
-    read = F.struct(*(F.col("tables")[table.name].alias(table.name) for table in CONSUME_LAG_TABLES))
-    versions = broker.lake.versions().where(F.col("version") <= broker.lake.at.version).withColumn("read", read)
-    # lake_version has one row for each commit: small enough for one task
-    compared = versions.withColumn("before", F.lag("read").over(Window.orderBy("version")))
-    of_broker = compared.where(broker.is_mine & ~F.col("read").eqNullSafe(F.col("before")))
-    row = of_broker.agg(F.max("version").alias("version")).first()
-    return None if row is None else row["version"]

@@ -40,7 +40,7 @@ from pipeline.delta.delta_sql import (
     table_properties,
 )
 from pipeline.delta.small_table import files_with, has_plain_path, named_features, opened_table, plain_message
-from pipeline.delta.table_commits import CommitConflictError, Found, append_files, create_table, join_files, takes_files
+from pipeline.delta.table_commits import CommitConflictError, Found, append_files, create_table, delete_rows, join_files, takes_files
 from pipeline.delta.table_files import FileWriter
 from pipeline.files.object_store import is_s3
 from pipeline.lake.lake import Lake, LakeConflictError, LakeError, LakeVersion, StreamBatch
@@ -298,6 +298,17 @@ class LakeWriter:
             self._write(rows, table, "overwrite").option("replaceWhere", where).save(self.lake.path(table.name))
         self._remember_version(table)
 
+    def delete_rows(self, table: Table, where: str) -> None:
+        """Delete the rows of a prepared table, which is small, for which the SQL condition `where` is true."""
+        path = self.lake.path(table.name)
+        with self._writing():
+            if self._commits_here(table):
+                delete_rows(path, self._versions[table.name], where, self._named)
+            else:
+                with self._commits_named():
+                    self.spark.sql(f"DELETE FROM {delta(path)} WHERE {where}")  # noqa: S608 (literals of ours)
+        self._remember_version(table)
+
     def merge(self, table: Table, rows: DataFrame, keys: Sequence[str], *, all_of: str | None = None) -> None:
         """Merge rows into a prepared table: replace rows with the same keys, and add the others.
 
@@ -313,8 +324,13 @@ class LakeWriter:
 
     def compact(self, table: Table) -> None:
         """Join small files of a table that the run wrote to."""
-        with self._commits_named(), self._writing():
-            self.spark.sql(f"OPTIMIZE {delta(self.lake.path(table.name))}")
+        path = self.lake.path(table.name)
+        with self._writing():
+            if self.lake.has_session:
+                with self._commits_named():
+                    self.spark.sql(f"OPTIMIZE {delta(path)}")
+            else:
+                join_files(path, self._named)
         self._remember_version(table)
 
     def written(self, table: Table) -> DataFrame:

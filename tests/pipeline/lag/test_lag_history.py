@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.lag.lag_history import is_new, record
+from pipeline.embedded.database import EmbeddedLake
+from pipeline.lag.lag_history import is_new, record_here
 from pipeline.lake.lake import Lake, LakeError
-from pipeline.lake.lake_writer import LakeWriter
-from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema.lag_tables import LAG_HISTORY
 from tests.makers.lag_lakes import FILE_SIZE, write_state
 from tests.makers.lakes import live_files, rows
+from tests.makers.plain_lakes import add_rows, plain_lake
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.replaying import NOON
 from tests.runs.sampling import slow_proof
+from tests.runs.views_by_hand import ENGINES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
 QUEUES = {("orders", 0): (10, 100), ("orders", 1): (0, 50)}
 OFFSETS = {("g", "orders", 0): 40}
 DAY = 86_400_000
+# brokers and days of observations
+FORMER = (("a", 0), ("a", 1), ("a", 2), ("b", 0))
 
 
-def observe(spark: SparkSession, folder: Path, broker: str, at: int, keep: int | None = None) -> Any:
-    return record(
-        OpenedBroker(Lake(spark, str(folder)), broker), observed_at=at, keep_days=keep, run_id=f"observed {broker} {at}", committed_at=NOON
-    )
+def is_new_here(folder: Path, broker: str, at: int) -> bool:
+    lake = EmbeddedLake(str(folder))
+    return is_new(lake.asked, lake.at.version, broker, at)
 
 
 def times(spark: SparkSession, folder: Path) -> list[tuple[str, int, int]]:
@@ -42,12 +44,15 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     return pullsim_in(spark, monkeypatch, capsys)
 
 
-def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(pullsim: Pullsim, spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(
+    pullsim: Pullsim, spark: SparkSession, tmp_path: Path, engine: str
+) -> None:
     write_state(
         spark, tmp_path, "a", OFFSETS, QUEUES, stamps={("orders", 0, 40): 7_000}, as_of=9_500, log_files={0: 7_000, FILE_SIZE: 9_500}
     )
     write_state(spark, tmp_path, "b", {("g", "orders", 0): 1})
-    command = ("lag", "--lake", tmp_path, "--record", "--observed-at")
+    command = ("lag", "--lake", tmp_path, "--engine", engine, "--record", "--observed-at")
     assert pullsim(*command, "1970-01-01T00:00:20")[:2] == (0, "recorded 2 queues of broker a at 20000 ms, lake version 3\n")
     same = {"brokerName": "a", "consumerGroup": "g", "topic": "orders", "observedAt": 20_000, "asOf": 9_500, "lakeVersion": 2}
     assert sorted(rows(spark, tmp_path, LAG_HISTORY), key=lambda row: row["queueId"]) == [
@@ -69,28 +74,30 @@ def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(pullsim: 
     assert Lake(spark, str(tmp_path)).at == before
     # what is imported of another broker is no news of this one, even where it is written to the same tables
     write_state(spark, tmp_path, "b", {("g", "orders", 0): 2})
-    assert not is_new(OpenedBroker(Lake(spark, str(tmp_path)), "a"), 22_000)
-    assert is_new(OpenedBroker(Lake(spark, str(tmp_path)), "b"), 22_000)
+    assert [is_new_here(tmp_path, broker, 22_000) for broker in "ab"] == [False, True]
     write_state(spark, tmp_path, "a", OFFSETS)
-    assert is_new(OpenedBroker(Lake(spark, str(tmp_path)), "a"), 22_000)
-    assert not is_new(OpenedBroker(Lake(spark, str(tmp_path)), "a"), 20_000), "there is one of that time"
+    assert is_new_here(tmp_path, "a", 22_000)
+    assert not is_new_here(tmp_path, "a", 20_000), "there is one of that time"
 
 
-@slow_proof
-def test_old_observations_go_and_the_others_are_compacted(spark: SparkSession, tmp_path: Path) -> None:
-    former = [(broker, "g", "orders", 0, at, *[None] * 7, 0) for broker, at in (("a", 0), ("b", 0), ("a", DAY), ("a", 2 * DAY))]
-    writer = LakeWriter(Lake(spark, str(tmp_path)), run_id="former", what="lag", broker="a")
-    writer.prepare(LAG_HISTORY)
-    writer.append(LAG_HISTORY, spark.createDataFrame(former, LAG_HISTORY.schema).repartition(4))
-    writer.commit(NOON)
-    write_state(spark, tmp_path, "a", OFFSETS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_old_observations_go_and_the_others_are_joined(pullsim: Pullsim, spark: SparkSession, tmp_path: Path, engine: str) -> None:
+    former = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "lakeVersion": 0}
+    for broker, day in FORMER:
+        add_rows(tmp_path, LAG_HISTORY, [former | {"brokerName": broker, "observedAt": day * DAY}])
+    plain_lake(tmp_path, {LAG_HISTORY.name: []})
+    write_state(spark, tmp_path, "a", OFFSETS, QUEUES)
+    record = ("lag", "--lake", tmp_path, "--engine", engine, "--record", "--broker", "a", "--keep", 2, "--observed-at")
+    assert pullsim(*record, 3 * DAY)[0] == 0
+    assert times(spark, tmp_path) == [("a", 0, DAY), ("a", 0, 2 * DAY), ("a", 0, 3 * DAY), ("a", 1, 3 * DAY), ("b", 0, 0)]
+    files = live_files(tmp_path / LAG_HISTORY.name, Lake(spark, str(tmp_path)).at.tables[LAG_HISTORY.name])
+    assert len(files) == 2, "what is kept, and the new observation"
+
+
+def test_a_time_before_1970_is_refused(tmp_path: Path) -> None:
+    lake = EmbeddedLake(str(plain_lake(tmp_path / "lake", {LAG_HISTORY.name: []})))
     with pytest.raises(LakeError, match="from 1970 to the year 9999, in ms, found -1"):
-        observe(spark, tmp_path, "a", -1)
-    observe(spark, tmp_path, "a", 3 * DAY, keep=2)
-    assert times(spark, tmp_path) == [("a", 0, DAY), ("a", 0, 2 * DAY), ("a", 0, 3 * DAY), ("b", 0, 0)]
-    version = Lake(spark, str(tmp_path)).at.tables[LAG_HISTORY.name]
-    of_a = [add for add in live_files(tmp_path / LAG_HISTORY.name, version).values() if '"brokerName":"a"' in add["stats"]]
-    assert len(of_a) == 2, "what is kept, and the new observation"
+        record_here(lake, "a", observed_at=-1, keep_days=None, run_id="r", committed_at=NOON)
 
 
 @slow_proof
