@@ -30,7 +30,7 @@ def recover_command(store: str, out: str, settings: GivenSettings) -> None:
     broker_settings = settings.of_store(store)
     told = run_recover(store, settings=broker_settings)
     write_recovery(told, out)
-    say(summary(told))
+    say(summary(told, store))
     say(broker_settings.told_version)
 
 

@@ -234,7 +234,7 @@ def _tell_causes(tasks: Tasks, found: Sequence[Work], form: str, store: str, set
         for line in cause.lines():
             say(printable(line))
     say("\nwhat the broker's start would do:")
-    for note in start.notes[:_NOTES] or ("nothing: it leaves the store as it is",):
+    for note in start.notes[:_NOTES] or ("nothing: it leaves the files as they are",):
         say(f"  {safe_text(note)}")
     if len(start.notes) > _NOTES:
         say(f"  and {len(start.notes) - _NOTES:,} changes more; --format json has all")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.files.store_files import StoreFiles
-from pipeline.rows.log_batches import walks
 from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
+from pipeline.store.cut_log import cut_off
 from pipeline.store.filter_bit_maps import bit_map_of
 from pipeline.store.message_store import store_over
 from pipeline.store.store_settings import store_settings
@@ -20,11 +20,9 @@ from store_format.files.changed_files import ChangedFiles
 from store_format.files.files import FilePath
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE
-from store_format.log.commit_log import WalkEnd
 from store_format.queue.running_queue import Queue
-from store_format.record.message import HEAD_BYTES, begins_message
 from store_format.store.message_store import MessageStore
-from store_format.store_paths import ABORT_FILE, COMMIT_LOG
+from store_format.store_paths import ABORT_FILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +61,7 @@ def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
     gone = frozenset(queue.folder for queue in store.queues.values() if not queue.has_folder and not queue.files)
     changes = store.files.joined()
     # load changed nothing: the store still counts as shut down cleanly, and the abort file of start is left out
-    cut, lost = _cut(files, store.log_files, deleted)
+    cut, lost = _cut(files, store.log_files)
     is_clean = not deleted and not gone and changes.keys() == {(ABORT_FILE,)}
     return StartedStore(
         store=files if is_clean else files.changed(changes, deleted | gone),
@@ -74,24 +72,13 @@ def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
     )
 
 
-def _cut(files: StoreFiles, log_files: tuple[MappedFile, ...], deleted: frozenset[FilePath]) -> tuple[tuple[str, ...], int]:
-    """What load cuts off the log where a message begins, for people, and how many whole messages lie there, in the deleted files too."""
+def _cut(files: StoreFiles, log_files: tuple[MappedFile, ...]) -> tuple[tuple[str, ...], int]:
+    """What load cuts off the log, for people, and how many whole messages that are."""
     last = log_files[-1] if log_files else None
-    if last is None or not files.has((COMMIT_LOG, last.name)):
+    found = None if last is None else cut_off(files, last.from_offset + last.wrote)
+    if found is None:
         return (), 0
-    head = bytes(files.part(last.wrote, min(last.wrote + HEAD_BYTES, last.length), COMMIT_LOG, last.name))
-    if not begins_message(head):
-        return (), 0
-    rest = [(path[-1], 0) for path in sorted(deleted) if path[0] == COMMIT_LOG and path[-1] > last.name]
-    lost, is_all = 0, True
-    for name, start in [(last.name, last.wrote), *rest]:
-        content = files.content(COMMIT_LOG, name)
-        for part in walks(content, len(content), start):
-            lost += len(part.positions)
-            is_all = is_all and part.ended is not WalkEnd.BAD_RECORD
-    place = f"{files.path_of(COMMIT_LOG, last.name)}, byte {last.wrote}: the broker's load would cut the log there"
-    what = f"lose {counted(lost, 'message')}" if is_all else f"lose what follows, {counted(lost, 'whole message')} and a damaged one"
-    return (f"{place}, and {what}",), lost
+    return (f"{found.path}, byte {found.position}: the broker's load would cut the log there, and lose {found.lost}",), found.messages
 
 
 def _dispatched(when: str, store: MessageStore[ChangedFiles]) -> tuple[str, ...]:

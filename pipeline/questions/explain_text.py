@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Final
@@ -103,6 +103,15 @@ def _answer(explanation: Explanation) -> dict[str, Any] | None:
         if answer[name] is not None:
             return {name: answer[name]}
     return None if answer["status"] is None else {name: answer[name] for name in ANSWER_FIELDS}
+
+
+def deleted_since(recorded: Mapping[str, Any], code: int, answer: Mapping[str, Any], offset: int) -> str | None:
+    """That a captured pull of `offset` had another answer than today's as files were deleted; None where that is not so."""
+    least, now = recorded["minOffset"], answer["minOffset"]
+    if None in {least, now} or least >= now or (recorded["code"], recorded["nextBeginOffset"]) == (code, answer["nextBeginOffset"]):
+        return None
+    gone = f"the file of offset {offset} was" if least <= offset < now else "files were"
+    return f"they differ: minOffset was {least} then, and {gone} deleted later; the answer is today's"
 
 
 def _recorded(pull: ExplainedPull) -> dict[str, Any] | None:
@@ -303,6 +312,5 @@ def _broker_answer(explanation: Explanation) -> Iterator[str]:
         known = ResponseCode(recorded["code"]).name if recorded["code"] in set(ResponseCode) else ""
         next_offset = "" if recorded["nextBeginOffset"] is None else f", next offset {recorded['nextBeginOffset']}"
         yield f"captured: {recorded['code']} {known}{next_offset}"
-        least, now, offset = recorded["minOffset"], answer["minOffset"], explanation.pull.offset
-        if None not in {least, now} and least <= offset < now:
-            yield f"they differ: minOffset was {least} then, and the file of offset {offset} was deleted later; the answer is today's"
+        if told := deleted_since(recorded, code, answer, explanation.pull.offset):
+            yield told

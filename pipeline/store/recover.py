@@ -14,6 +14,7 @@ from pipeline.files.store_files import StoreFiles, local_path
 from pipeline.files.whole_file import whole_file
 from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings, load_catalogue
+from pipeline.store.cut_log import cut_off
 from pipeline.store.filter_bit_maps import bit_map_of, bloom_filter
 from pipeline.store.message_store import store_over
 from pipeline.store.refused_parts import refuse_parts, refuse_v2_log_end
@@ -116,8 +117,8 @@ def run_recover(store: str, *, settings: BrokerSettings) -> dict[str, Any]:
     return told
 
 
-def summary(recovery: dict[str, Any]) -> str:
-    """A sentence or two for people about `recovery`, the result of `run_recover`."""
+def summary(recovery: dict[str, Any], store: str) -> str:
+    """A sentence or two for people about `recovery`, the result of `run_recover` for the directory or URI `store`."""
     if not recovery["load"]:
         return f"{recovery['store']}: load fails, the broker would not start"
     state = recovery["afterStart"]
@@ -128,6 +129,9 @@ def summary(recovery: dict[str, Any]) -> str:
         for when, name in (("load", "redispatchedInLoad"), ("start", "redispatchedInStart"))
         if recovery[name]
     ]
+    cut = cut_off(StoreFiles(store), state["maxPhyOffset"])
+    if cut is not None:
+        reach += f"; behind that {cut.lost} would be lost"
     return f"{recovery['store']}: {starts}; its commit log would {reach}; {', '.join(again) or 'no message is dispatched again'}"
 
 

@@ -167,7 +167,7 @@ def test_pulls_of_files_that_are_deleted_now_are_told(pullsim: Pullsim, tmp_path
     place = int(asked["queueId"]), int(asked["queueOffset"]), int(answer["minOffset"])
     first = next(one for one in pulls if (one["queueId"], one["queueOffset"], one["minOffset"]) == place)
     _, out, _ = pullsim("explain", *lake, "--request", first["requestId"])
-    assert f"they differ: minOffset was {answer['minOffset']} then" in out.splitlines()[-1]
+    assert f"they differ: minOffset was {answer['minOffset']} then, and the file of offset" in out.splitlines()[-1]
 
 
 def at_looks(captured: Path, looks: list[int], shift: int) -> dict[tuple[str, str, int], str]:

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.questions.broker_checks import ExplainedPull
 from pipeline.questions.explain import Explanation, traced_pulls
-from pipeline.questions.explain_text import as_json, show
+from pipeline.questions.explain_text import as_json, deleted_since, show
 from pipeline.settings.settings import BrokerSettings
 from tests.makers.made_store import Record, make_store
 from tests.models.without_spark import Tables, batches, blocks_of, tables_of
@@ -135,3 +135,24 @@ def test_entries_that_no_filter_lets_pass_are_counted_by_rule(tables: Tables, ca
     assert "passed over: 30 not matched by commit log" in text
     assert ("--all shows each entry" in text, "--all" in whole) == (True, False)
     assert as_json(by_expression)["outcomes"] == {"NOT_BY_COMMIT_LOG": 30}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "code", "answer", "offset", "told"),
+    [
+        # code, next offset, min offset
+        ((0, 130, 120), 21, (249, 249), 125, "minOffset was 120 then, and the file of offset 125 was deleted later"),
+        ((21, 120, 120), 21, (249, 249), 7, "minOffset was 120 then, and files were deleted later"),
+        ((21, 120, 120), 21, (249, 249), -1, "minOffset was 120 then, and files were deleted later"),
+        ((0, 260, 120), 0, (260, 249), 255, None),
+        ((0, 130, 249), 21, (249, 249), 125, None),
+        ((0, 130, None), 21, (249, 249), 125, None),
+        ((19, 130, 120), 21, (None, None), 125, None),
+    ],
+)
+def test_an_answer_that_deletion_changed_says_so(
+    recorded: tuple[int, int, int | None], code: int, answer: tuple[int | None, int | None], offset: int, told: str | None
+) -> None:
+    was = dict(zip(("code", "nextBeginOffset", "minOffset"), recorded, strict=True))
+    now = dict(zip(("nextBeginOffset", "minOffset"), answer, strict=True))
+    assert deleted_since(was, code, now, offset) == (None if told is None else f"they differ: {told}; the answer is today's")

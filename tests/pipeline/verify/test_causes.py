@@ -96,7 +96,7 @@ def test_the_cut_of_the_log_is_told_where_a_message_begins(stores: Path, name: s
     rest, lost = (stores / name / "commitlog" / file).read_bytes()[int(byte) :], 0
     while int.from_bytes(rest[4:8], "big") == MESSAGE_MAGIC and len(rest) >= (size := int.from_bytes(rest[:4], "big")):
         rest, lost = rest[size:], lost + 1
-    said = {"torn-bad-crc": f"lose {lost} messages", "torn-bad-size": "lose what follows, 0 whole messages and a damaged one"}
+    said = {"torn-bad-crc": f"lose {lost} messages", "torn-bad-size": "lose a damaged message and what follows it"}
     assert cut.endswith(f"would cut the log there, and {said[name]}")
     assert start.lost == (lost if name == "torn-bad-crc" else 0)
 
