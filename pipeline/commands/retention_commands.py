@@ -185,6 +185,9 @@ class AskedRetention:
     def _rules(self, forecasts: Iterable[Forecast], questions: Iterable[RetentionQuestion]) -> Iterator[str]:
         """What deletes files, where it is the same for all brokers, and that files went sooner."""
         rules = {(one.settings.value("fileReservedTime"), one.settings.value("deleteWhen")) for one in questions}
+        forecasts = list(forecasts)
+        if late := [one.late_by for one in forecasts if one.late_by is not None]:
+            yield _late_text(max(late))
         if len(rules) == 1:
             [(hours, when)] = rules
             disk = "" if self.of_one else "; a disk that fills deletes them earlier (--disk-size)"
@@ -207,8 +210,12 @@ class AskedRetention:
         else:
             cut = rows[: self.limit or None]
             show_values(COLUMNS, ([row[name] for name in COLUMNS] for row in cut), self.form)
-        if any(forecast.times_are_late for forecast, _ in found):
-            progress_to_stderr(
-                "files of the commit log were written to later than the store's last message: they were copied without their times, "
-                "by which the broker deletes (cp -p and rsync -t keep them)"
-            )
+        late = [forecast.late_by for forecast, _ in found if forecast.late_by is not None]
+        if late and self.form != "table":
+            progress_to_stderr(_late_text(max(late)))
+
+
+def _late_text(late: int) -> str:
+    """What files that a copy made younger mean for the forecast."""
+    by = f"up to {duration_text(late)} too late"
+    return f"files of the log were copied without their times (cp -p and rsync -t keep them), by which the broker deletes: times are {by}"

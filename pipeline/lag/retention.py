@@ -107,14 +107,14 @@ class Forecast:
         outlook: input of the forecast.
         deletions: first offset of a file -> its deletion.
         aging: first offset of a file -> when it begins to age.
-        times_are_late: whether files were last written after the store's last message, because a copy did not keep their times.
+        late_by: how long after the store's last message a file was written to, ms, where a copy did not keep the files' times; else None.
         kept_for: age of the oldest message, ms, where older ones were deleted sooner than fileReservedTime lets them be; else None.
     """
 
     outlook: Outlook
     deletions: Mapping[int, Deletion]
     aging: Mapping[int, int | None]
-    times_are_late: bool
+    late_by: int | None
     kept_for: int | None
 
 
@@ -192,12 +192,13 @@ def _forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast
         fills_at=since + int(room * 1000 / growth) if growth > 0 else None,
         disk=None if question.disk_size is None else _disk(question.disk_size, question.disk_used, stored["used"] or 0),
     )
+    late = 0 if last is None else max((file.modified - last for file in files[:-1]), default=0)
     age = last - kept["oldest"] if last is not None and kept["oldest"] is not None and (queues["least"] or 0) > 0 else None
     return Forecast(
         outlook=outlook,
         deletions=dict(zip((file.from_offset for file in files), file_deletions(files, outlook), strict=False)),
         aging=aged_from(files, outlook),
-        times_are_late=last is not None and any(file.modified > last + _LATE for file in files[:-1]),
+        late_by=late if late > _LATE else None,
         kept_for=age if age is not None and age < outlook.settings.file_reserved_time * HOUR else None,
     )
 

@@ -50,12 +50,18 @@ def _skipped(total: Totals) -> str | None:
     return f"{who} sent past {total['skipped']:,} deleted messages (pullsim pulls{group} --outcome 21 tells when)"
 
 
+def _waits(total: Totals) -> str:
+    if total["unknown"] == total["groups"]:
+        return "what waits is not known: no offset is stored"
+    if not total["waiting"]:
+        return "no message waits"
+    return f"{counted(total['waiting'], 'message waits', 'messages wait')} in {counted(total['behind'], 'group')}"
+
+
 def _of_groups(total: Totals) -> Verdict:
     return Verdict.of(
         counted(total["groups"], "group"),
-        f"{counted(total['waiting'], 'message waits', 'messages wait')} in {counted(total['behind'], 'group')}"
-        if total["unknown"] < total["groups"]
-        else "what waits is not known: no offset is stored",
+        _waits(total),
         _deleted(total["deleted"]),
         _skipped(total),
         *(_progress_of_one if total["groups"] == 1 else _progress_of_all)(total),
@@ -157,6 +163,7 @@ def _of_queues(total: Totals) -> Verdict:
         f"the lag of {total['warned']:,} does not become less" if total["warned"] else None,
         f"{total['fine']:,} OK" if total["fine"] else None,
         f"{total['unjudged']:,} not known: {_MORE_SEEN}" if total["unjudged"] else None,
+        "the lag is that of the last look at the queue; pullsim lag has the store's",
         "pullsim groups --help explains the rules",
     )
 
@@ -307,10 +314,10 @@ def _of_pulls(total: Totals) -> Verdict:
 
 
 def _moved(total: Totals) -> str | None:
-    """How many pulls were sent to another offset, and how many of them may be first pulls."""
+    """How many pulls were sent to another offset, and how many of them asked for a queue's begin."""
     if not total["moved"]:
         return None
-    first = f", {total['movedFirst']:,} of them from offset 0 or less, where groups begin" if total["movedFirst"] else ""
+    first = f", {total['movedFirst']:,} of them from offset 0 or less" if total["movedFirst"] else ""
     return f"{total['moved']:,} sent to another offset (PULL_OFFSET_MOVED){first}"
 
 
@@ -610,7 +617,7 @@ DELAYED_MESSAGE_LIST: Final = Listing(
         Shown("topic", "Topic"),
         Shown("delayLevel", "Level", Kind.COUNT),
         Shown("dueMs", "Due (UTC)", Kind.MILLIS),
-        Shown("reconsumeTimes", "Again", Kind.COUNT),
+        Shown("reconsumeTimes", "Retries", Kind.COUNT),
         Shown("queueOffset", "Offset", Kind.COUNT),
         Shown("uniqKey", "Unique key"),
     ),
@@ -725,7 +732,7 @@ POP_LIST: Final = Listing(
         Shown("queueOffset", "Offset", Kind.COUNT),
         Shown("popTime", "Given (UTC)", Kind.MILLIS),
         Shown("heldUntil", "Until (UTC)", Kind.MILLIS),
-        Shown("reconsumeTimes", "Again", Kind.COUNT),
+        Shown("reconsumeTimes", "Retries", Kind.COUNT),
     ),
     order="heldUntil NULLS LAST, consumerGroup, topic, queueId, queueOffset, popTime, brokerName",
     totals={

@@ -19,7 +19,9 @@ from pyspark.errors import PySparkException
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.load_store import load_store, with_extension
+from pipeline.rows.config_tables import FILE_OF
 from pipeline.schema.arrow_types import arrow_of
+from pipeline.schema.tables import CONSUMER_OFFSET
 from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.tasks.work import Batches, Tasks, Work
@@ -191,7 +193,14 @@ def what_start_does(tasks: Tasks, path: str, settings: BrokerSettings) -> StartC
         if (text := quoted_error(str(error))) is None:
             raise
         return StartChanges((f"the broker would not start: {text}",))
-    return StartChanges(loaded.notes, loaded.lost)
+    return StartChanges((*loaded.notes, *_without_offsets(store)), loaded.lost)
+
+
+def _without_offsets(store: StoreFiles) -> Iterator[str]:
+    """That the broker would know no offset of its groups: ConfigManager.load takes the file, or else its copy."""
+    name = FILE_OF[CONSUMER_OFFSET]
+    if {name, f"{name}.bak"}.isdisjoint(entry.name for entry in store.folder("config")):
+        yield f"{store.path_of('config', name)} is not there: the broker would start without the offsets of its groups"
 
 
 def in_json(row: Any) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def _queries(scope: Scope) -> Sequence[str]:
     worst = f"""\
 SELECT
   brokerName, consumerGroup, topic, status, count(*) AS corrections, try_sum(lostOffsets) AS lostOffsets, try_sum(readAgain) AS readAgain,
-  count_if(isFirstStart) AS firstStarts,
+  count(DISTINCT CASE WHEN isFirstStart THEN queueId END) AS firstStarts,
   max(arrivalMicros) DIV 1000 AS last, sum(count(*)) OVER () AS correctionsInAll
 FROM offset_correction
 WHERE source = '{scope.source}' {scope.rows("AND", micros="arrivalMicros")}
@@ -69,7 +69,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         ReportColumn("status", "Why", forms.outcome),
         ReportColumn("corrections", "Pulls", bar=True),
         ReportColumn("lostOffsets", "Offsets skipped"),
-        ReportColumn("firstStarts", "First starts"),
+        ReportColumn("firstStarts", "Queues begun"),
         ReportColumn("readAgain", "Messages read again"),
         ReportColumn("last", "Last time (UTC)", forms.moment),
     )

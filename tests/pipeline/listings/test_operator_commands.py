@@ -345,7 +345,7 @@ def test_pulls_from_where_groups_begin_are_told_among_the_moved_ones(pullsim: Pu
     moved = [one["request"]["ext"] for one in answers.pulls if one["response"] and one["response"]["code"] == PULL_OFFSET_MOVED]
     first = sum(int(asked["queueOffset"]) <= 0 for asked in moved)
     _, out, _ = pullsim("pulls", "--lake", lake, "--outcome", "21", "--limit", "3")
-    told = f"{len(moved):,} sent to another offset (PULL_OFFSET_MOVED), {first:,} of them from offset 0 or less, where groups begin"
+    told = f"{len(moved):,} sent to another offset (PULL_OFFSET_MOVED), {first:,} of them from offset 0 or less"
     assert told in on_one_line(out)
     assert 0 < first < len(moved)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,18 @@ def test_the_last_line_tells_of_messages_that_the_start_would_lose(pullsim: Pull
     assert f"\nthe worst of it: LOST: messages are gone, or no consumer gets them: the start would cut {lost} messages off the log\n" in out
     _, told, _ = pullsim("verify", stores / "torn-bad-crc", "--format", "json")
     assert [json.loads(line)["lost"] for line in told.splitlines() if '"row": "start"' in line] == [int(lost)]
+
+
+@needs_golden
+@pytest.mark.parametrize(("left", "told"), [((), True), (("consumerOffset.json",), False), (("consumerOffset.json.bak",), False)])
+def test_offsets_that_are_not_there_are_told(stores: Path, tmp_path: Path, left: tuple[str, ...], told: bool) -> None:
+    store = shutil.copytree(stores / "small", tmp_path / "store")
+    shutil.rmtree(store / "config", ignore_errors=True)
+    for name in left:
+        (store / "config").mkdir(exist_ok=True)
+        (store / "config" / name).write_text('{"offsetTable":{}}', "utf-8")
+    notes = what_start_does(DriverTasks(), str(store), BrokerSettings.from_sources()).notes
+    assert any("without the offsets of its groups" in note for note in notes) == told
 
 
 def test_every_code_that_verify_gives_is_explained() -> None:
