@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 @lake_option
 @click.option("--group", metavar="NAME", help="Only this consumer group.")
 @click.option("--topic", metavar="NAME", help="Only this topic.")
+@click.option("--queue", "queue_id", type=click.IntRange(min=0), metavar="ID", help="Only this queue of the topic; needs --topic.")
 @click.option(
     "--by",
     type=click.Choice(["group", "topic", "queue"]),
@@ -68,6 +69,7 @@ def lag_command(
     lake: str,
     group: str | None,
     topic: str | None,
+    queue_id: int | None,
     by: str | None,
     behind: bool,
     min_lag: int | None,
@@ -102,16 +104,20 @@ def lag_command(
     if record:
         shown_only = {"--by": by, "--behind": behind, "--min-lag": min_lag, "--now": until_now, "--watch": watch, "--metrics": metrics}
         shown_only |= {"--sort": sort, "--limit": limit, "--format": None if form == "table" else form}
-        check_alone("--record", {"--group": group, "--topic": topic, **shown_only}, "it records all of a broker, and shows nothing")
+        given = {"--group": group, "--topic": topic, "--queue": queue_id}
+        check_alone("--record", given | shown_only, "it records all of a broker, and shows nothing")
         _record(engine, lake, broker, observed_at, keep)
         return
     check_needed("--record", {"--observed-at": observed_at, "--keep": keep}, "nothing is recorded without it")
+    if topic is None:
+        check_needed("--topic", {"--queue": queue_id}, "each topic has a queue of this number")
     least = min_lag or (1 if behind else None)
     asked = Asked(
         group=group,
         topic=topic,
+        queue=queue_id,
         broker=broker,
-        by=by or ("queue" if least is None else "topic" if topic else "group"),
+        by=by or ("queue" if least is None or queue_id is not None else "topic" if topic else "group"),
         least=least,
         until_now=until_now,
         sort=sort,
@@ -207,6 +213,7 @@ class Asked:
 
     group: str | None
     topic: str | None
+    queue: int | None
     broker: str | None
     by: str
     least: int | None
@@ -223,6 +230,8 @@ class Asked:
         """
         if self.until_now and self.by != "queue":
             raise click.UsageError(f"--now cannot be combined with --by {self.by}: sums have the waiting time at the store's last message")
+        if self.queue is not None and self.by != "queue":
+            raise click.UsageError(f"--queue cannot be combined with --by {self.by}: sums cover all queues")
         if self.topic is not None and self.by == "group":
             raise click.UsageError("--topic cannot be combined with --by group: a group's sums cover all its topics; give --by topic")
 
@@ -258,6 +267,7 @@ class Asked:
             broker=self.broker,
             group=self.group,
             topic=self.topic,
+            queue=self.queue,
             until=now() if self.until_now else None,
             least=self.least,
             order=AskedListing(listing=LAG_BY_QUEUE, sort=self.sort).order,

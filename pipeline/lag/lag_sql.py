@@ -57,6 +57,7 @@ class AskedLag:
         broker: only this broker; None for all.
         group: only this consumer group; None for all.
         topic: only this topic; None for all.
+        queue: only the queues with this number; None for all.
         until: end of waiting times; None for the time of the store's last message.
         least: only queues in which at least so many messages wait; None for all.
         order: how the rows are sorted, as SQL after ORDER BY, by columns of consume_lag.
@@ -65,6 +66,7 @@ class AskedLag:
     broker: str | None = None
     group: str | None = None
     topic: str | None = None
+    queue: int | None = None
     until: dt.datetime | None = None
     least: int | None = None
     order: str = QUEUE_ORDER
@@ -94,6 +96,8 @@ class AskedLag:
     def _lags(self) -> str:
         names = {"brokerName": self.broker, "consumerGroup": self.group, "topic": self.topic}
         conditions = [f"{column} = {literal(name)}" for column, name in names.items() if name is not None]
+        if self.queue is not None:
+            conditions.append(f"queueId = {self.queue}")
         if self.least is not None:
             conditions.append(f"lag >= {self.least}")
         millis = "lagMillis"

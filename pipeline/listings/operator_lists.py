@@ -46,8 +46,9 @@ def _skipped(total: Totals) -> str | None:
     if not total["skippers"]:
         return None
     who = "it was" if total["groups"] == 1 else "1 group was" if total["skippers"] == 1 else f"{total['skippers']:,} groups were"
-    group = f" --group {quote(total['firstSkipper'])}" if total["skippers"] == 1 else ""
-    return f"{who} sent past {total['skipped']:,} deleted messages (pullsim pulls{group} --outcome 21 tells when)"
+    group = f" --group {quote(total['topSkipper'])}" if total["skippers"] == 1 else ""
+    most = f", {total['topSkipper']} the most" if total["skippers"] > 1 else ""
+    return f"{who} sent past {total['skipped']:,} deleted messages{most} (pullsim pulls{group} --outcome 21 tells when)"
 
 
 def _waits(total: Totals) -> str:
@@ -139,7 +140,7 @@ GROUP_LIST: Final = Listing(
         "clientless": _named("clients = 0"),
         "skipped": "coalesce(try_sum(offsetsSkipped), 0L)",
         "skippers": _named("offsetsSkipped > 0"),
-        "firstSkipper": "min(CASE WHEN offsetsSkipped > 0 THEN consumerGroup END)",
+        "topSkipper": "max_by(consumerGroup, CASE WHEN offsetsSkipped > 0 THEN offsetsSkipped END)",
         "negative": "coalesce(sum(queuesNegative), 0L)",
         "trouble": _named(IN_TROUBLE),
         "inTrouble": f"min(CASE WHEN {IN_TROUBLE} THEN consumerGroup END)",
@@ -395,6 +396,7 @@ def _of_moves(total: Totals) -> Verdict:
         f"{counted(total['rows'], 'move')} in {counted(total['queues'], 'queue')} by {counted(total['clients'], 'client')}"
         f"{'' if total['groups'] == 1 else ' of ' + counted(total['groups'], 'group')}",
         f"{total['back']:,} went back" if total["back"] else "none went back",
+        "a reset by mqadmin is carried out by the clients: the addresses are theirs then" if total["back"] else None,
         f"{counted(total['unseen'], 'move')} that the capture does not have, such as a reset by mqadmin" if total["unseen"] else None,
         f"{counted(total['again'], 'message')} to consume again" if total["again"] else "no message comes twice" if total["back"] else None,
     )
@@ -469,6 +471,7 @@ MESSAGE_LIST: Final = Listing(
         Shown("bodyReason", "Body is"),
         Shown("bodyText", "Body", Kind.PROSE),
     ),
+    about="pullsim lag --topic {topic} --queue {queueId} shows which groups are past offset {queueOffset}",
     order="storeTimestamp DESC, physicOffset DESC, brokerName",
     totals={},
     verdict=_of_messages,

@@ -136,6 +136,10 @@ def test_an_offset_that_two_pulls_skip_counts_once_and_a_first_start_is_no_loss(
     lost = len(wanted["g-probe"])
     _, out, _ = pullsim("groups", "--lake", captured / "lake", "--group", "g-probe")
     assert f"it was sent past {lost:,} deleted messages" in " ".join(out.split())
+    most = max(wanted, key=lambda group: len(wanted[group]))
+    everywhere, losers = sum(map(len, wanted.values())), sum(map(bool, wanted.values()))
+    told = f"{losers} groups were sent past {everywhere:,} deleted messages, {most} the most"
+    assert told in " ".join(pullsim("groups", "--lake", captured / "lake")[1].split())
     _, out, _ = pullsim("retention", "--lake", captured / "lake", "--group", "g-probe")
     assert f"captured pulls were sent past {lost:,} deleted messages" in " ".join(out.split())
 

@@ -292,6 +292,15 @@ def test_json_and_csv_give_the_rows_of_consume_lag_and_no_total(pullsim: Pullsim
     assert (code, read) == (0, wanted)
 
 
+def test_a_queue_of_a_topic_is_shown_alone(pullsim: Pullsim, lake: Path, found: Rows) -> None:
+    code, out, _ = pullsim("lag", "--lake", lake, "--topic", "orders", "--queue", "2", "--format", "json")
+    wanted = [key for key in sorted(found) if key[2:] == ("orders", 2)]
+    assert (code, [tuple(json.loads(line)[name] for name in KEY) for line in out.splitlines()]) == (0, wanted)
+    for words, told in ((("--queue", "2"), "give --topic too"), (("--topic", "orders", "--queue", "2", "--by", "topic"), "sums cover all")):
+        code, _, err = pullsim("lag", "--lake", lake, *words)
+        assert (code, told in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("option", "name", "nearest"),
     [

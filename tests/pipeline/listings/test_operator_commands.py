@@ -229,12 +229,18 @@ def test_a_message_is_found_by_either_of_its_ids_and_shown_whole(pullsim: Pullsi
     one = next(line for line in sent if line["kind"] == "plain" and line["tags"] and line["keys"])
     for name in ("msgId", "offsetMsgId"):
         [found] = rows(pullsim, lake, "message", "--id", one[name])
+        of_queue = ("--topic", one["topic"], "--queue", str(one["queueId"]))
+        assert {row["queueId"] for row in rows(pullsim, lake, "lag", *of_queue)} <= {one["queueId"]}
         assert [found[key] for key in ("topic", "queueId", "queueOffset", "uniqKey", "msgId", "tags", "keys")] == [
             one[key] for key in ("topic", "queueId", "queueOffset", "msgId", "offsetMsgId", "tags", "keys")
         ]
         code, out, _ = pullsim("message", "--id", one[name], "--lake", lake)
         assert code == 0
-        shown = dict(line.split("  ", 1) for line in out.splitlines())
+        whole, _, about = out.partition("\n\n")
+        shown = dict(line.split("  ", 1) for line in whole.splitlines())
+        assert about == (
+            f"pullsim lag --topic {one['topic']} --queue {one['queueId']} shows which groups are past offset {one['queueOffset']}\n"
+        )
         assert (shown["Topic"].strip(), shown["Unique key"].strip(), shown["Tags"].strip()) == (one["topic"], one["msgId"], one["tags"])
 
 
