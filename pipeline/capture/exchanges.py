@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from store_format.remoting.headers import (
     java_number,
 )
 from store_format.remoting.heartbeat import ConsumerData, decode_heartbeat
+from store_format.remoting.reset_offset import decode_reset_offset
 from store_format.remoting.text import java_bytes
 from udfs.pull.codes import ResponseCode
 
@@ -135,6 +137,8 @@ class Exchanges:
     _ahead: tuple[dict[int, _Answer], dict[int, _Answer]] = field(default_factory=lambda: ({}, {}))
     _in_packet: list[tuple[int, int]] = field(default_factory=lambda: [(-1, 0), (-1, 0)])
     _groups: dict[str, int] = field(default_factory=dict)
+    # (group, topic, queue) -> the offset that the broker sent, and when
+    _resets: dict[tuple[str | None, str, int], tuple[int, int]] = field(default_factory=dict)
 
     def take(self, frame: Frame, direction: int) -> Iterator[tuple[str, Row]]:
         """Process a frame that was sent in a direction (0 or 1); gives the rows that are complete now, each with its kind."""
@@ -150,8 +154,10 @@ class Exchanges:
         except FrameError as error:
             yield BAD, bad_row(frame, f"{self._place(frame.offset, direction)}: {error}")
         if code == RequestCode.UPDATE_CONSUMER_OFFSET:
-            yield from ((OFFSET, one) for one in rows)
+            yield from ((OFFSET, one | self._reset_of(one)) for one in rows)
             return
+        if code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET and frame.whole:
+            self._remember_resets(frame)
         waiting = self._pending[direction]
         if (older := waiting.pop(opaque, None)) is not None:
             yield from _without_answer(older)
@@ -204,6 +210,23 @@ class Exchanges:
         queue = {name: fields[name] for name in ("consumerGroup", "topic", "queueId")}
         history = {"origin": RequestCode(code).name, "micros": frame.packet.micros, "consumerOffset": fields["commitOffset"]}
         return [common | queue | history]
+
+    def _remember_resets(self, frame: Frame) -> None:
+        """Remember the offsets to which the broker sends a group of the client."""
+        with suppress(FrameError):
+            group = plain_text((decode_command(frame.content).ext_fields or {}).get("group"))
+            for (topic, queue_id), offset in decode_reset_offset(bytes(frame.body)).items():
+                if len(self._resets) < PENDING_MAX:
+                    self._resets[group, topic, queue_id] = (offset, frame.packet.micros)
+
+    def _reset_of(self, commit: Row) -> Row:
+        """When the broker told the client to commit just that offset; the client does so ten seconds later, once."""
+        queue = commit["consumerGroup"], commit["topic"], commit["queueId"]
+        offset, micros = self._resets.get(queue, (None, None))
+        if offset is None or offset != commit["consumerOffset"]:
+            return {}
+        del self._resets[queue]
+        return {"resetMicros": micros}
 
     def _common(self, place: str, packet: CapturedPacket, direction: int) -> Row:
         number, count = self._in_packet[direction]

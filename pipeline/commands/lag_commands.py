@@ -102,27 +102,19 @@ def lag_command(
     need. Nothing is appended if the broker's tables have not changed since the last observation.
     """
     if record:
-        shown_only = {"--by": by, "--behind": behind, "--min-lag": min_lag, "--now": until_now, "--watch": watch, "--metrics": metrics}
-        shown_only |= {"--sort": sort, "--limit": limit, "--format": None if form == "table" else form}
-        given = {"--group": group, "--topic": topic, "--queue": queue_id}
-        check_alone("--record", given | shown_only, "it records all of a broker, and shows nothing")
+        given = {"--group": group, "--topic": topic, "--queue": queue_id, "--by": by, "--behind": behind, "--min-lag": min_lag}
+        given |= {"--now": until_now, "--watch": watch, "--metrics": metrics, "--sort": sort, "--limit": limit}
+        given["--format"] = None if form == "table" else form
+        check_alone("--record", given, "it records all of a broker, and shows nothing")
         _record(engine, lake, broker, observed_at, keep)
         return
     check_needed("--record", {"--observed-at": observed_at, "--keep": keep}, "nothing is recorded without it")
     if topic is None:
         check_needed("--topic", {"--queue": queue_id}, "each topic has a queue of this number")
     least = min_lag or (1 if behind else None)
+    by = by or ("queue" if least is None or queue_id is not None else "topic" if topic else "group")
     asked = Asked(
-        group=group,
-        topic=topic,
-        queue=queue_id,
-        broker=broker,
-        by=by or ("queue" if least is None or queue_id is not None else "topic" if topic else "group"),
-        least=least,
-        until_now=until_now,
-        sort=sort,
-        limit=limit,
-        form=form,
+        group=group, topic=topic, queue=queue_id, broker=broker, by=by, least=least, until_now=until_now, sort=sort, limit=limit, form=form
     )
     asked.check()
     shown = list[int]()
@@ -134,8 +126,7 @@ def lag_command(
             shown.append(asked.show(ask))
             publish(ask, broker)
 
-        names = Names(group=group, topic=topic, broker=broker)
-        answer(engine, lake, names, show, again=asked.start_page if watch else None)
+        answer(engine, lake, Names(group=group, topic=topic, broker=broker), show, again=asked.start_page if watch else None)
     if min_lag is not None and shown[-1]:
         raise SystemExit(1)
 

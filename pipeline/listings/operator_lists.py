@@ -389,6 +389,12 @@ PULL_LIST: Final = Listing(
 )
 
 
+def _resets(moves: int) -> str | None:
+    if not moves:
+        return None
+    return f"{moves:,} by an administrator, such as with mqadmin resetOffsetByTime: the broker told the clients, who only carried it out"
+
+
 def _of_moves(total: Totals) -> Verdict:
     if not total["rows"]:
         return Verdict("no move of an offset was captured; pullsim lag shows the stored offsets")
@@ -396,7 +402,7 @@ def _of_moves(total: Totals) -> Verdict:
         f"{counted(total['rows'], 'move')} in {counted(total['queues'], 'queue')} by {counted(total['clients'], 'client')}"
         f"{'' if total['groups'] == 1 else ' of ' + counted(total['groups'], 'group')}",
         f"{total['back']:,} went back" if total["back"] else "none went back",
-        "a reset by mqadmin is carried out by the clients: the addresses are theirs then" if total["back"] else None,
+        _resets(total["resets"]),
         f"{counted(total['unseen'], 'move')} that the capture does not have, such as a reset by mqadmin" if total["unseen"] else None,
         f"{counted(total['again'], 'message')} to consume again" if total["again"] else "no message comes twice" if total["back"] else None,
     )
@@ -416,7 +422,7 @@ OFFSET_LIST: Final = Listing(
         Shown("fromOffset", "From", Kind.COUNT),
         Shown("toOffset", "To", Kind.COUNT),
         Shown("how", "How"),
-        Shown("origin", "Request"),
+        Shown("asked", "Request"),
         Shown("client", "Client"),
     ),
     order="micros DESC, consumerGroup, topic, queueId, brokerName",
@@ -427,9 +433,10 @@ OFFSET_LIST: Final = Listing(
         "back": "count_if(how = 'BACK')",
         "again": "coalesce(sum(readAgain), 0L)",
         "unseen": "count_if(how = 'SEEN')",
+        "resets": "count(resetMicros)",
     },
     verdict=_of_moves,
-    more={"client": _CLIENT},
+    more={"client": _CLIENT, "asked": "CASE WHEN resetMicros IS NULL THEN origin ELSE 'RESET_CONSUMER_CLIENT_OFFSET' END"},
 )
 BACK_LIST: Final = replace(OFFSET_LIST, verdict=_of_moves_back)
 

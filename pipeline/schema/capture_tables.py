@@ -77,6 +77,12 @@ OFFSET_HISTORY = Table(
         Column("micros", "BIGINT", "when the request was captured, of a query when its answer was; microseconds since 1970"),
         nullable("consumerOffset", "BIGINT", "the offset; NULL for a query that found none"),
         nullable("code", "INT", "code of the answer; NULL where none was captured"),
+        nullable(
+            "resetMicros",
+            "BIGINT",
+            "when the broker told the client to commit this offset (RESET_CONSUMER_CLIENT_OFFSET, of mqadmin resetOffsetByTime); NULL for "
+            "other commits",
+        ),
     ),
     checks=("origin IN ('UPDATE_CONSUMER_OFFSET', 'PULL_MESSAGE', 'QUERY_CONSUMER_OFFSET')",),
 )

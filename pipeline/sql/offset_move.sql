@@ -13,7 +13,8 @@ CREATE OR REPLACE TEMPORARY VIEW offset_move (
   how COMMENT 'FIRST: the first that was captured, or the first after a query that found none; FORWARD; BACK: messages are consumed again; SEEN: a query found it moved, the move itself was not captured',
   origin COMMENT 'UPDATE_CONSUMER_OFFSET, PULL_MESSAGE or QUERY_CONSUMER_OFFSET',
   address COMMENT 'address and port of the client that sent the request',
-  clientId COMMENT 'id of this client; NULL where no heartbeat of it was captured'
+  clientId COMMENT 'id of this client; NULL where no heartbeat of it was captured',
+  resetMicros COMMENT 'when the broker had told the client to commit this offset, microseconds since 1970: an administrator reset the group, such as with mqadmin resetOffsetByTime, and the client only carries it out; NULL for other moves'
 )
 COMMENT 'How the offsets of groups moved while traffic was captured, and who moved them.'
 AS
@@ -27,11 +28,11 @@ WITH history AS (
       ) AS minOffset
     FROM (
       SELECT
-        brokerName, consumerGroup, topic, queueId, micros, sequence, consumerOffset, origin, code, client, connection,
+        brokerName, consumerGroup, topic, queueId, micros, sequence, consumerOffset, origin, code, client, connection, resetMicros,
         CAST(NULL AS BIGINT) AS toldMinOffset
       FROM offset_history
       UNION ALL
-      SELECT brokerName, NULL, topic, queueId, answerMicros, NULL, NULL, NULL, NULL, NULL, NULL, recordedMinOffset
+      SELECT brokerName, NULL, topic, queueId, answerMicros, NULL, NULL, NULL, NULL, NULL, NULL, NULL, recordedMinOffset
       FROM pull_request
       WHERE recordedMinOffset IS NOT NULL
     )
@@ -65,7 +66,7 @@ SELECT
     WHEN t.consumerOffset > t.fromOffset THEN 'FORWARD'
     ELSE 'BACK'
   END,
-  t.origin, t.client, n.clientId
+  t.origin, t.client, n.clientId, t.resetMicros
 FROM told t
 LEFT JOIN named n ON n.brokerName = t.brokerName AND n.connection = t.connection
 WHERE t.consumerOffset IS NOT NULL AND (t.fromOffset IS NULL OR t.consumerOffset <> t.fromOffset)

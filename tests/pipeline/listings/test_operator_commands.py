@@ -34,6 +34,7 @@ CAPTURED, ASKED = "broker-a", "broker-5"
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 HEART_BEAT, UNREGISTER, COMMIT, PULL = 34, 35, 15, 11
 PULL_OFFSET_MOVED = 21
+RESET_CONSUMER_CLIENT_OFFSET = 220
 # how a body that a client compressed begins, by level
 ZLIB = {b"x\x01", b"x\x5e", b"x\x9c", b"x\xda"}
 Rows = list[dict[str, Any]]
@@ -345,6 +346,20 @@ def test_delayed_messages_of_4_9_3_are_those_without_a_copy_in_their_topic(pulls
     assert len(messages) == len(waiting) > 5
     assert {row["state"] for row in messages} == {"PENDING"}
     assert sum(row["waiting"] for row in found) == len(waiting)
+
+
+def test_offsets_that_an_administrator_reset_are_not_blamed_on_the_clients(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
+    told = [one for one in exchanges(answers.folder) if one["request"]["code"] == RESET_CONSUMER_CLIENT_OFFSET]
+    groups = {(one["request"]["ext"]["group"], one["request"]["ext"]["topic"]): one["t_arrive_us"] for one in told}
+    [((group, topic), at)] = groups.items()
+    moves = rows(pullsim, lake, "offsets", "--back", "--broker", CAPTURED)
+    reset = [row for row in moves if row["resetMicros"] is not None]
+    assert {(row["consumerGroup"], row["topic"]) for row in reset} == {(group, topic)}
+    assert {row["queueId"] for row in reset} == {row["queueId"] for row in moves if row["consumerGroup"] == group}
+    assert all(abs(row["resetMicros"] - at) < 1_000_000 < row["micros"] - row["resetMicros"] for row in reset)
+    assert {row["asked"] for row in reset} == {"RESET_CONSUMER_CLIENT_OFFSET"}
+    _, out, _ = pullsim("offsets", "--back", "--group", group, "--lake", lake, "--broker", CAPTURED)
+    assert f"{len(reset)} by an administrator, such as with mqadmin resetOffsetByTime" in on_one_line(out)
 
 
 def test_pulls_from_where_groups_begin_are_told_among_the_moved_ones(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
