@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 # a queue as a key, and its offset
-_ENTRY = re.compile(r"(\{[^{}]*\}):(-?\d+)")
+_ENTRY = re.compile(r"(\{[^{}]*\}):(-?[0-9]{1,19})(?![0-9])")
 
 
 def decode_reset_offset(body: bytes) -> dict[tuple[str, int], int]:
@@ -31,7 +31,7 @@ def _queues(text: str) -> Iterator[dict[str, Any]]:
 def _object(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # bytes of anyone
         return {}
     return found if isinstance(found, dict) else {}
 
