@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from pipeline.capture.reassembly import CapturedPacket, StreamPiece
 from pipeline.schema.capture_tables import RAW_BYTES_MAX
+from store_format.big_endian import Bytes
 from store_format.remoting.frame import FRAME_MAX_LENGTH, HEADER_START, LENGTH_FIELD, frame_length, header_length
-from store_format.remoting.frame_columns import FrameColumns, frame_columns
+from store_format.remoting.frame_columns import MAX_FRAMES, FrameColumns, frame_columns, frame_starts
 from store_format.remoting.frame_search import find_frame
 
 _BAD_IN_A_ROW = 16  # after so many bad frames, the stream is searched for the next frame
@@ -106,11 +107,13 @@ class FrameStream:
                 if self._skipped is not None:
                     yield self._skipped_stretch()
                 buffer = buffer[at:]
-            columns = frame_columns(buffer)
             holes = [(first - self._start, after - self._start) for first, after in self._holes]
+            # frames with lost bytes are no sign that the stream has others than frames
+            bad_in_a_row = None if holes else _BAD_IN_A_ROW
+            columns = frame_columns(buffer, max_frames=_frames_before_blind(buffer, holes), bad_in_a_row=bad_in_a_row)
             damaged = _damaged(columns, holes)
             count, end = _before_bad_run(columns, damaged)
-            blind = _blind(columns, holes)
+            blind = _blind(np.append(columns.starts, columns.consumed), holes)
             if blind is not None and blind[0] <= count:
                 count, end = blind[0], blind[1]
             damaged = {row: has_header for row, has_header in damaged.items() if row < count}
@@ -196,12 +199,17 @@ def _damaged(columns: FrameColumns, holes: list[tuple[int, int]]) -> dict[int, b
     return found
 
 
-def _blind(columns: FrameColumns, holes: list[tuple[int, int]]) -> tuple[int, int] | None:
+def _frames_before_blind(buffer: Bytes, holes: list[tuple[int, int]]) -> int:
+    """The number of frames to read: each four bytes of a hole look like an empty frame, and to refuse one takes as long as to read one."""
+    blind = _blind(frame_starts(buffer), holes) if holes else None
+    return MAX_FRAMES if blind is None else blind[0]
+
+
+def _blind(starts: NDArray[np.int64], holes: list[tuple[int, int]]) -> tuple[int, int] | None:
     """Row and start of the first frame whose length field has lost bytes; None where there is none.
 
-    The incomplete frame after the last row counts, too.
+    `starts` are those of all frames, the incomplete one after the last of them counts, too.
     """
-    starts = np.append(columns.starts, columns.consumed)
     for first, after in holes:
         row = int(np.searchsorted(starts, first - LENGTH_FIELD, side="right"))  # first start of less than a length field before the hole
         if row < len(starts) and starts[row] < after:

@@ -96,14 +96,16 @@ def _place(field: str) -> int:
     return _REMARK if field == "remark" else PULL_FIELDS.index(field)
 
 
-def frame_columns(buffer: Bytes, *, max_frames: int = MAX_FRAMES, frame_max_length: int = FRAME_MAX_LENGTH) -> FrameColumns:
+def frame_columns(
+    buffer: Bytes, *, max_frames: int = MAX_FRAMES, frame_max_length: int = FRAME_MAX_LENGTH, bad_in_a_row: int | None = None
+) -> FrameColumns:
     """The whole frames at the beginning of `buffer`, at most `max_frames`; the next frames begin at `buffer[columns.consumed:]`.
 
-    A frame that the broker refuses is a row in `errors`; the frames after it are read too.
+    A frame that the broker refuses is a row in `errors`; the frames after it are read too, unless `bad_in_a_row` of them follow each other:
+    to refuse a frame takes longer than to read one, and the rows after these are those of no frame then.
     """
-    starts = np.empty(min(max_frames, len(buffer) // LENGTH_FIELD), np.int64)
-    count, consumed, too_great = split_frames(buffer, frame_max_length, starts)
-    starts = starts[:count].copy()
+    starts, consumed, too_great = _split(buffer, max_frames, frame_max_length)
+    count = len(starts)
     lengths = np.diff(starts, append=consumed)
     numbers = np.zeros((count, NUMBERS), np.int64)
     spans = np.full((count, len(PULL_FIELDS) + 1, 2), -1, np.int32)
@@ -126,9 +128,26 @@ def frame_columns(buffer: Bytes, *, max_frames: int = MAX_FRAMES, frame_max_leng
         _spans=spans,
         _careful={},
     )
+    run = 0
     for row in np.flatnonzero(~plain).tolist():
         _read_carefully(columns, row)
+        run = 0 if row not in columns.errors else run + 1 if row - 1 in columns.errors else 1
+        if run == bad_in_a_row:
+            break
     return columns
+
+
+def frame_starts(buffer: Bytes) -> NDArray[np.int64]:
+    """Where the whole frames at the beginning of `buffer` start, at most MAX_FRAMES, and where the next one does; no frame is read."""
+    starts, consumed, _ = _split(buffer, MAX_FRAMES, FRAME_MAX_LENGTH)
+    return np.append(starts, consumed)
+
+
+def _split(buffer: Bytes, max_frames: int, frame_max_length: int) -> tuple[NDArray[np.int64], int, int]:
+    """The starts of whole frames, the end of the last one, and a length after it that is too great, negative for none."""
+    starts = np.empty(min(max_frames, len(buffer) // LENGTH_FIELD), np.int64)
+    count, consumed, too_great = split_frames(buffer, frame_max_length, starts)
+    return starts[:count].copy(), int(consumed), int(too_great)
 
 
 def stream_columns(stream: Bytes, *, max_frames: int = MAX_FRAMES) -> Iterator[FrameColumns]:

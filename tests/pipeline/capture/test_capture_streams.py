@@ -22,6 +22,7 @@ from pipeline.capture.reassembly import ACKED_MICROS, CapturedPacket, Reassembly
 from pipeline.capture.segments import PackedSegments, pack_segments
 from pipeline.capture.stream_frames import BadStretch, Frames, FrameStream
 from pipeline.schema.arrow_types import arrow_of
+from store_format.remoting import frame_columns
 from store_format.remoting.command import RemotingCommand, SerializeType
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import encode_frame
@@ -206,6 +207,26 @@ def test_a_stream_of_something_else_is_one_bad_stretch(junk: bytes) -> None:
     for searching in (False, True):
         frames, bad = fed(FrameStream(searching=searching), [StreamPiece(0, junk, 0, CapturedPacket(0, 0, START))])
         assert (frames, len(bad), bad[0].offset) == ([], 1, 0)
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_what_is_no_frame_is_not_read_as_frames(monkeypatch: pytest.MonkeyPatch, is_lost: bool) -> None:
+    """Four zeros look like an empty frame, which takes longer to refuse than a pull takes to read."""
+    read, decode = [0], frame_columns.decode_header
+
+    def counted(content: memoryview) -> tuple[RemotingCommand, int]:
+        read[0] += 1
+        return decode(content)
+
+    monkeypatch.setattr(frame_columns, "decode_header", counted)
+    before, after = pull(0), pull(1)
+    gap, packet = 1 << 18, CapturedPacket(0, 0, START)
+    between = StreamPiece(len(before), b"" if is_lost else bytes(gap), gap if is_lost else 0, packet)
+    pieces = [StreamPiece(0, before, 0, packet), between, StreamPiece(len(before) + gap, after, 0, packet)]
+    frames, bad = fed(FrameStream(), pieces)
+    assert [place for place, _, _ in frames] == [0, len(before) + gap]
+    assert len(bad) == 1
+    assert read[0] < 100
 
 
 def test_a_stream_of_junk_is_not_kept() -> None:
