@@ -1,4 +1,4 @@
-"""`pullsim capture`: read a file of packets into the tables pull_request, offset_history, subscription and bad_request.
+"""`pullsim capture`: read a file of packets into the tables pull_request, offset_history, offset_reset, subscription and bad_request.
 
 One task reads the capture from start to end, and packs its TCP segments by connection. Then each connection goes through one task in the
 order of the file. A task keeps only the incomplete frames of a connection in memory, so memory does not depend on the size of the file.
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.capture.connection import Connection
-from pipeline.capture.exchanges import BAD, OFFSET, PULL, SUBSCRIPTION, Row
+from pipeline.capture.exchanges import BAD, OFFSET, PULL, RESET, SUBSCRIPTION, Row
 from pipeline.capture.packets import Bad, read_packets, with_a_packet
 from pipeline.capture.registrations import BATCH_ROWS, batches_of, with_registrations
 from pipeline.capture.segments import COLUMNS, PackedSegments, pack_segments
@@ -42,7 +42,13 @@ _SEGMENTS = "first STRING, second STRING, number BIGINT, matrix BINARY, payload 
 _SEGMENTS_ARROW = arrow_of(_SEGMENTS)
 # columns with the same value in every row of a capture
 _OF_SOURCE = {"brokerName", "source", "sourceDigest"}
-_KINDS = {PULL: ct.PULL_REQUEST, OFFSET: ct.OFFSET_HISTORY, SUBSCRIPTION: ct.SUBSCRIPTION, BAD: ct.BAD_REQUEST}
+_KINDS = {
+    PULL: ct.PULL_REQUEST,
+    OFFSET: ct.OFFSET_HISTORY,
+    RESET: ct.OFFSET_RESET,
+    SUBSCRIPTION: ct.SUBSCRIPTION,
+    BAD: ct.BAD_REQUEST,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

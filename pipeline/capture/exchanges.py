@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -35,7 +34,7 @@ from store_format.remoting.text import java_bytes
 from udfs.pull.codes import ResponseCode
 
 Row = dict[str, Any]
-PULL, OFFSET, SUBSCRIPTION, BAD = "pull", "offset", "subscription", "bad"
+PULL, OFFSET, RESET, SUBSCRIPTION, BAD = "pull", "offset", "reset", "subscription", "bad"
 HEART_BEAT, UNREGISTER_CLIENT, CLOSED = "HEART_BEAT", "UNREGISTER_CLIENT", "CLOSED"
 
 # limits of unanswered requests and of answers without a request in memory; a broker holds at most some thousands of pulls of a connection
@@ -44,7 +43,13 @@ ANSWERS_AHEAD_MAX: Final = 1 << 10
 _AHEAD_MICROS: Final = 1_000_000  # an answer may precede its request in the file by so much; captures mix up only close packets
 _FRAMES_A_PACKET: Final = 1 << 20
 _WAITED_MICROS: Final = 20_000  # a pull that took longer was held: workers are faster
-_WANTED: Final = PULL_CODES | {RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT}
+_WANTED: Final = PULL_CODES | {
+    RequestCode.UPDATE_CONSUMER_OFFSET,
+    RequestCode.QUERY_CONSUMER_OFFSET,
+    RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+    RequestCode.HEART_BEAT,
+    RequestCode.UNREGISTER_CLIENT,
+}
 # codes of the checks of the registration; codes of the checks before it, which do not depend on it
 OF_REGISTRATION: Final = {
     ResponseCode.SUBSCRIPTION_NOT_EXIST,
@@ -137,8 +142,6 @@ class Exchanges:
     _ahead: tuple[dict[int, _Answer], dict[int, _Answer]] = field(default_factory=lambda: ({}, {}))
     _in_packet: list[tuple[int, int]] = field(default_factory=lambda: [(-1, 0), (-1, 0)])
     _groups: dict[str, int] = field(default_factory=dict)
-    # (group, topic, queue) -> the offset that the broker sent, and when
-    _resets: dict[tuple[str | None, str, int], tuple[int, int]] = field(default_factory=dict)
 
     def take(self, frame: Frame, direction: int) -> Iterator[tuple[str, Row]]:
         """Process a frame that was sent in a direction (0 or 1); gives the rows that are complete now, each with its kind."""
@@ -154,10 +157,11 @@ class Exchanges:
         except FrameError as error:
             yield BAD, bad_row(frame, f"{self._place(frame.offset, direction)}: {error}")
         if code == RequestCode.UPDATE_CONSUMER_OFFSET:
-            yield from ((OFFSET, one | self._reset_of(one)) for one in rows)
+            yield from ((OFFSET, one) for one in rows)
             return
-        if code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET and frame.whole:
-            self._remember_resets(frame)
+        if code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET:  # one-way
+            yield from ((RESET, one) for one in rows)
+            return
         waiting = self._pending[direction]
         if (older := waiting.pop(opaque, None)) is not None:
             yield from _without_answer(older)
@@ -194,12 +198,14 @@ class Exchanges:
 
     def _rows_of(self, code: int, frame: Frame, direction: int, opaque: int) -> list[Row]:
         """The rows of a request, without the columns of its answer."""
-        if code not in _WANTED and code != RequestCode.UPDATE_CONSUMER_OFFSET:
+        if code not in _WANTED:
             return []
         place = f"{direction}-{frame.offset}-{'' if opaque == NO_OPAQUE else opaque}"
         common = self._common(place, frame.packet, direction)
         if code == RequestCode.HEART_BEAT:
             return [] if not frame.whole else self._heartbeat(frame, direction, common)
+        if code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET:
+            return [] if not frame.whole else self._resets(frame, common)
         fields = frame.fields(PullMessageRequestHeader)
         if code == RequestCode.UNREGISTER_CLIENT:
             group = fields["consumerGroup"]
@@ -211,22 +217,14 @@ class Exchanges:
         history = {"origin": RequestCode(code).name, "micros": frame.packet.micros, "consumerOffset": fields["commitOffset"]}
         return [common | queue | history]
 
-    def _remember_resets(self, frame: Frame) -> None:
-        """Remember the offsets to which the broker sends a group of the client."""
-        with suppress(FrameError):
-            group = plain_text((decode_command(frame.content).ext_fields or {}).get("group"))
-            for (topic, queue_id), offset in decode_reset_offset(bytes(frame.body)).items():
-                if len(self._resets) < PENDING_MAX:
-                    self._resets[group, topic, queue_id] = (offset, frame.packet.micros)
-
-    def _reset_of(self, commit: Row) -> Row:
-        """When the broker told the client to commit just that offset; the client does so ten seconds later, once."""
-        queue = commit["consumerGroup"], commit["topic"], commit["queueId"]
-        offset, micros = self._resets.get(queue, (None, None))
-        if offset is None or offset != commit["consumerOffset"]:
-            return {}
-        del self._resets[queue]
-        return {"resetMicros": micros}
+    def _resets(self, frame: Frame, common: Row) -> list[Row]:
+        """A row for each queue whose offset the broker tells the client to commit; the group is a field of this request alone."""
+        group = plain_text((decode_command(frame.content).ext_fields or {}).get("group"))
+        told = common | {"consumerGroup": group, "micros": frame.packet.micros}
+        return [
+            told | {"topic": plain_text(topic), "queueId": queue_id, "consumerOffset": offset}
+            for (topic, queue_id), offset in decode_reset_offset(bytes(frame.body)).items()
+        ]
 
     def _common(self, place: str, packet: CapturedPacket, direction: int) -> Row:
         number, count = self._in_packet[direction]

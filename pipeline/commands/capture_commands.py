@@ -22,7 +22,8 @@ def capture_command(file: str, lake: str, broker: str | None, engine: Engine) ->
     """Read the traffic of a broker, captured as pcap or pcapng, into the lake.
 
     Each PULL_MESSAGE becomes a row of pull_request, with the broker's answer. Committed and queried offsets go to offset_history,
-    subscriptions of heartbeats to subscription, bytes that cannot be read to bad_request. Reading the same FILE again replaces its rows.
+    orders of the broker to reset them to offset_reset, subscriptions of heartbeats to subscription, bytes that cannot be read to
+    bad_request. Reading the same FILE again replaces its rows.
     Spark is not needed for a small FILE that the local lake does not have; --master and --conf ask for Spark.
     """
     from pipeline.capture.capture_job import broker_of, run_capture

@@ -169,14 +169,18 @@ class Recording:
             NotSupportedError: only Spark can do that.
         """
         from pipeline.embedded.opened_tables import NotSupportedError
+        from pipeline.embedded.questions import errors_told
         from pipeline.lag.lag_history import record_here
         from pipeline.lake.committed import chosen_broker
         from pipeline.tasks.work import NoSessionError
 
-        [brokers] = lake.asked(["SELECT brokerName FROM broker ORDER BY brokerName"])
-        name = chosen_broker(lake.root, self.broker, [row["brokerName"] for row in brokers])
         try:
-            recorded = record_here(lake, name, observed_at=self.at, keep_days=self.keep, run_id=run_id(), committed_at=self.committed_at)
+            with errors_told():
+                [brokers] = lake.asked(["SELECT brokerName FROM broker ORDER BY brokerName"])
+                name = chosen_broker(lake.root, self.broker, [row["brokerName"] for row in brokers])
+                recorded = record_here(
+                    lake, name, observed_at=self.at, keep_days=self.keep, run_id=run_id(), committed_at=self.committed_at
+                )
         except NoSessionError as error:
             raise NotSupportedError(str(error)) from error
         self._tell(name, recorded)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from pipeline.embedded.database import EmbeddedLake
     from pipeline.lag.retention import Forecast, QueueOfGroup, RetentionQuestion
     from pipeline.lake.asking import AskAll, Row
+
+_BY_MESSAGES: Final = (
+    "files of the log were copied without their times, by which the broker deletes (cp -p and rsync -t keep them): the times of their "
+    "messages are taken"
+)
 
 
 def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -186,8 +191,8 @@ class AskedRetention:
         """What deletes files, where it is the same for all brokers, and that files went sooner."""
         rules = {(one.settings.value("fileReservedTime"), one.settings.value("deleteWhen")) for one in questions}
         forecasts = list(forecasts)
-        if late := [one.late_by for one in forecasts if one.late_by is not None]:
-            yield _late_text(max(late))
+        if any(one.is_by_messages for one in forecasts):
+            yield _BY_MESSAGES
         if len(rules) == 1:
             [(hours, when)] = rules
             disk = "" if self.of_one else "; a disk that fills deletes them earlier (--disk-size)"
@@ -210,12 +215,5 @@ class AskedRetention:
         else:
             cut = rows[: self.limit or None]
             show_values(COLUMNS, ([row[name] for name in COLUMNS] for row in cut), self.form)
-        late = [forecast.late_by for forecast, _ in found if forecast.late_by is not None]
-        if late and self.form != "table":
-            progress_to_stderr(_late_text(max(late)))
-
-
-def _late_text(late: int) -> str:
-    """What files that a copy made younger mean for the forecast."""
-    by = f"up to {duration_text(late)} too late"
-    return f"files of the log were copied without their times (cp -p and rsync -t keep them), by which the broker deletes: times are {by}"
+        if self.form != "table" and any(forecast.is_by_messages for forecast, _ in found):
+            progress_to_stderr(_BY_MESSAGES)

@@ -92,7 +92,7 @@ def forget_before(writer: LakeWriter, before: int) -> None:
         NoSessionError: only Spark can write the table, and there is no session.
     """
     writer.prepare(LAG_HISTORY)
-    writer.delete_rows(LAG_HISTORY, f"brokerName = {literal(writer.broker)} AND observedAt < {before}")
+    writer.delete_rows(LAG_HISTORY, f"observedAt < {before}")
     writer.compact(LAG_HISTORY)
 
 

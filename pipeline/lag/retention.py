@@ -107,14 +107,14 @@ class Forecast:
         outlook: input of the forecast.
         deletions: first offset of a file -> its deletion.
         aging: first offset of a file -> when it begins to age.
-        late_by: how long after the store's last message a file was written to, ms, where a copy did not keep the files' times; else None.
+        is_by_messages: whether the times of messages stand for those of files, as a copy did not keep these.
         kept_for: age of the oldest message, ms, where older ones were deleted sooner than fileReservedTime lets them be; else None.
     """
 
     outlook: Outlook
     deletions: Mapping[int, Deletion]
     aging: Mapping[int, int | None]
-    late_by: int | None
+    is_by_messages: bool
     kept_for: int | None
 
 
@@ -164,7 +164,9 @@ def _forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast
     mine = f"brokerName = {literal(broker)}"
     queries = [
         f"SELECT maxStoreTimestamp, maxPhyOffset FROM broker WHERE {mine}",
-        f"SELECT fromOffset, mtimeMs, length FROM store_file WHERE {mine} AND kind = 'commitlog' ORDER BY fromOffset",
+        f"""SELECT f.fromOffset, f.mtimeMs, f.length, d.lastStoreTimestamp
+FROM store_file f LEFT JOIN log_file_deletion d ON d.brokerName = f.brokerName AND d.fromOffset = f.fromOffset
+WHERE f.{mine} AND f.kind = 'commitlog' ORDER BY f.fromOffset""",
         f"SELECT max(growth) AS growth FROM log_file_deletion WHERE {mine}",
         f"SELECT CAST(sum(length) AS BIGINT) AS used FROM store_file WHERE {mine}",
         f"SELECT min(minStoreTimestamp) AS oldest FROM commit_log_segment WHERE {mine} AND minStoreTimestamp > 0",
@@ -180,8 +182,7 @@ def _forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast
         raise LakeError(f"expected a time from 1970 to the year 9999 to look ahead from, in ms, found {since}; give one with --at")
     if not log:
         raise LakeError(f"expected files of the commit log of broker {broker!r} in store_file, found none; import the store")
-    # a file that the broker created at its start has no modification time
-    files = [LogFile(row["fromOffset"], row["mtimeMs"] if (row["mtimeMs"] or 0) > 0 else since, row["length"]) for row in log]
+    files = [LogFile(row["fromOffset"], _modified(row, since), row["length"]) for row in log]
     growth = found["growth"] if question.growth is None else question.growth
     room = files[-1].from_offset + files[-1].length - known["maxPhyOffset"]
     outlook = Outlook(
@@ -192,15 +193,26 @@ def _forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast
         fills_at=since + int(room * 1000 / growth) if growth > 0 else None,
         disk=None if question.disk_size is None else _disk(question.disk_size, question.disk_used, stored["used"] or 0),
     )
-    late = 0 if last is None else max((file.modified - last for file in files[:-1]), default=0)
     age = last - kept["oldest"] if last is not None and kept["oldest"] is not None and (queues["least"] or 0) > 0 else None
     return Forecast(
         outlook=outlook,
         deletions=dict(zip((file.from_offset for file in files), file_deletions(files, outlook), strict=False)),
         aging=aged_from(files, outlook),
-        late_by=late if late > _LATE else None,
+        is_by_messages=any(_is_late(row) for row in log[:-1]),
         kept_for=age if age is not None and age < outlook.settings.file_reserved_time * HOUR else None,
     )
+
+
+def _modified(file: Row, since: int) -> int:
+    """When a file of the log was last written to, ms; a file that the broker created at its start has no time, `since` stands for it."""
+    if _is_late(file):
+        return int(file["lastStoreTimestamp"])
+    return int(file["mtimeMs"]) if (file["mtimeMs"] or 0) > 0 else since
+
+
+def _is_late(file: Row) -> bool:
+    """Whether a file has a time that it got when it was copied."""
+    return file["lastStoreTimestamp"] is not None and (file["mtimeMs"] or 0) > file["lastStoreTimestamp"] + _LATE
 
 
 def _disk(size: int, used: int | None, stored: int) -> Disk:

@@ -299,14 +299,15 @@ class LakeWriter:
         self._remember_version(table)
 
     def delete_rows(self, table: Table, where: str) -> None:
-        """Delete the rows of a prepared table, which is small, for which the SQL condition `where` is true."""
+        """Delete the rows of the broker in a prepared table, which is small, for which the SQL condition `where` is true."""
         path = self.lake.path(table.name)
         with self._writing():
             if self._commits_here(table):
-                delete_rows(path, self._versions[table.name], where, self._named)
+                mine = "brokerName = '{}'".format(self.broker.replace("'", "''"))  # no SQL of Spark, which reads backslashes
+                delete_rows(path, self._versions[table.name], f"{mine} AND {where}", self._named)
             else:
                 with self._commits_named():
-                    self.spark.sql(f"DELETE FROM {delta(path)} WHERE {where}")  # noqa: S608 (literals of ours)
+                    self.spark.sql(f"DELETE FROM {delta(path)} WHERE brokerName = {literal(self.broker)} AND {where}")  # noqa: S608 (literals of ours)
         self._remember_version(table)
 
     def merge(self, table: Table, rows: DataFrame, keys: Sequence[str], *, all_of: str | None = None) -> None:

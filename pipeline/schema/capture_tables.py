@@ -77,14 +77,23 @@ OFFSET_HISTORY = Table(
         Column("micros", "BIGINT", "when the request was captured, of a query when its answer was; microseconds since 1970"),
         nullable("consumerOffset", "BIGINT", "the offset; NULL for a query that found none"),
         nullable("code", "INT", "code of the answer; NULL where none was captured"),
-        nullable(
-            "resetMicros",
-            "BIGINT",
-            "when the broker told the client to commit this offset (RESET_CONSUMER_CLIENT_OFFSET, of mqadmin resetOffsetByTime); NULL for "
-            "other commits",
-        ),
     ),
     checks=("origin IN ('UPDATE_CONSUMER_OFFSET', 'PULL_MESSAGE', 'QUERY_CONSUMER_OFFSET')",),
+)
+
+OFFSET_RESET = Table(
+    "offset_reset",
+    "Offsets to which the broker told a client to move a group (RESET_CONSUMER_CLIENT_OFFSET), a row a queue: an administrator reset it, "
+    "such as with mqadmin resetOffsetByTime. The client commits them some ten seconds later.",
+    (
+        _BROKER,
+        _GROUP,
+        _TOPIC,
+        _QUEUE,
+        *_FROM,
+        Column("micros", "BIGINT", "when it was captured, microseconds since 1970"),
+        Column("consumerOffset", "BIGINT", "the offset"),
+    ),
 )
 
 SUBSCRIPTION = Table(
@@ -124,4 +133,4 @@ BAD_REQUEST = Table(
     checks=("position >= 0",),
 )
 
-CAPTURED = (PULL_REQUEST, OFFSET_HISTORY, SUBSCRIPTION, BAD_REQUEST)
+CAPTURED = (PULL_REQUEST, OFFSET_HISTORY, OFFSET_RESET, SUBSCRIPTION, BAD_REQUEST)

@@ -4,11 +4,12 @@ CREATE OR REPLACE TEMPORARY VIEW log_file_deletion (
   brokerName COMMENT 'broker whose store it is',
   fromOffset COMMENT 'physical offset of the first byte of the file, and its name',
   length COMMENT 'bytes of the file',
-  modified COMMENT 'last write to the file, from which on it ages, ms; of the last file, and of a file without a time, the last message of the broker or when the file is full',
+  modified COMMENT 'last write to the file, from which on it ages, ms: lastStoreTimestamp where the file''s own time is more than a day later, for a copy did not keep it; of the last file, and of a file without a time, the last message of the broker or when the file is full',
   growth COMMENT 'bytes a second that came to the log in its last day',
   deletedAt COMMENT 'when the broker deletes the file, ms; NULL for the last file of a log that does not grow, and where deleteWhen names no hour. The file was not written to for fileReservedTime (72 hours by default), all older files are deleted, and it is an hour of deleteWhen (04 by default) in UTC',
   fileReservedTime COMMENT 'hours that the broker keeps a file after its last write, by the settings of the import; NULL where the setting is no number',
-  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms: the forecast begins here'
+  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms: the forecast begins here',
+  lastStoreTimestamp COMMENT 'when the first message of a later file was stored, and so the last one of this file at most, ms; of the last file asOf'
 )
 COMMENT 'When the broker deletes each file of its commit log, by age; pullsim retention knows disk and time zone too.'
 AS
@@ -37,16 +38,32 @@ WITH part AS (
     coalesce(try_cast(b.properties['cleanResourceInterval'] AS BIGINT), 10000L) AS cleanResourceInterval
   FROM broker b
   LEFT JOIN begin g ON g.brokerName = b.brokerName
+), first_message AS (
+  SELECT s.brokerName, s.firstPhysicOffset - s.firstPhysicOffset % b.mappedFileSizeCommitLog AS fromOffset, min(s.minStoreTimestamp) AS since
+  FROM commit_log_segment s JOIN broker b ON b.brokerName = s.brokerName
+  WHERE s.minStoreTimestamp > 0 AND b.mappedFileSizeCommitLog > 0
+  GROUP BY s.brokerName, s.firstPhysicOffset - s.firstPhysicOffset % b.mappedFileSizeCommitLog
+), known AS (
+  SELECT
+    f.brokerName, f.fromOffset, f.length, f.mtimeMs, s.growth, s.asOf, s.fileReservedTime, s.cleanResourceInterval, s.maxPhyOffset,
+    f.fromOffset < max(f.fromOffset) OVER (PARTITION BY f.brokerName) AS isBefore,
+    coalesce(
+      min(m.since) OVER (PARTITION BY f.brokerName ORDER BY f.fromOffset ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), s.asOf
+    ) AS lastStoreTimestamp
+  FROM store_file f
+  JOIN setting s ON s.brokerName = f.brokerName
+  LEFT JOIN first_message m ON m.brokerName = f.brokerName AND m.fromOffset = f.fromOffset
+  WHERE f.kind = 'commitlog'
 ), file AS (
   SELECT
-    f.brokerName, f.fromOffset, f.length, s.growth, s.asOf, s.fileReservedTime, s.cleanResourceInterval,
+    *,
     CASE
-      WHEN f.fromOffset < max(f.fromOffset) OVER (PARTITION BY f.brokerName) THEN CASE WHEN f.mtimeMs > 0 THEN f.mtimeMs ELSE s.asOf END
+      WHEN isBefore AND mtimeMs > lastStoreTimestamp + 86400000L THEN lastStoreTimestamp
+      WHEN isBefore THEN CASE WHEN mtimeMs > 0 THEN mtimeMs ELSE asOf END
       -- the last file is never deleted; it is full, and another one follows, when the log has grown by the room that is left
-      WHEN s.growth > 0 THEN greatest(s.asOf + CAST((f.fromOffset + f.length - s.maxPhyOffset) * 1000 / s.growth AS BIGINT), s.asOf)
+      WHEN growth > 0 THEN greatest(asOf + CAST((fromOffset + length - maxPhyOffset) * 1000 / growth AS BIGINT), asOf)
     END AS modified
-  FROM store_file f JOIN setting s ON s.brokerName = f.brokerName
-  WHERE f.kind = 'commitlog'
+  FROM known
 ), expired AS (
   -- from the oldest file on: a younger file keeps older files that follow it
   SELECT
@@ -80,6 +97,6 @@ SELECT
   -- a pass deletes ten files at most
   i.time + e.cleanResourceInterval
     * CAST(floor((row_number() OVER (PARTITION BY e.brokerName, i.time ORDER BY e.fromOffset) - 1) / 10) AS BIGINT),
-  e.fileReservedTime, e.asOf
+  e.fileReservedTime, e.asOf, e.lastStoreTimestamp
 FROM expired e
 LEFT JOIN in_hour i ON i.brokerName = e.brokerName AND i.fromOffset = e.fromOffset

@@ -28,11 +28,11 @@ WITH history AS (
       ) AS minOffset
     FROM (
       SELECT
-        brokerName, consumerGroup, topic, queueId, micros, sequence, consumerOffset, origin, code, client, connection, resetMicros,
+        brokerName, consumerGroup, topic, queueId, micros, sequence, consumerOffset, origin, code, client, connection,
         CAST(NULL AS BIGINT) AS toldMinOffset
       FROM offset_history
       UNION ALL
-      SELECT brokerName, NULL, topic, queueId, answerMicros, NULL, NULL, NULL, NULL, NULL, NULL, NULL, recordedMinOffset
+      SELECT brokerName, NULL, topic, queueId, answerMicros, NULL, NULL, NULL, NULL, NULL, NULL, recordedMinOffset
       FROM pull_request
       WHERE recordedMinOffset IS NOT NULL
     )
@@ -50,6 +50,10 @@ WITH history AS (
   LEFT JOIN queue q ON q.brokerName = h.brokerName AND q.topic = h.topic AND q.queueId = h.queueId
   WHERE h.origin <> 'UPDATE_CONSUMER_OFFSET' OR h.code IS NULL OR h.code = 0
   WINDOW queue AS (PARTITION BY h.brokerName, h.consumerGroup, h.topic, h.queueId ORDER BY h.micros, h.sequence)
+), ordered AS (
+  SELECT brokerName, connection, consumerGroup, topic, queueId, consumerOffset, min(micros) AS micros
+  FROM offset_reset
+  GROUP BY brokerName, connection, consumerGroup, topic, queueId, consumerOffset
 ), named AS (
   SELECT brokerName, connection, max(clientId) AS clientId FROM subscription WHERE clientId IS NOT NULL GROUP BY brokerName, connection
 )
@@ -66,7 +70,10 @@ SELECT
     WHEN t.consumerOffset > t.fromOffset THEN 'FORWARD'
     ELSE 'BACK'
   END,
-  t.origin, t.client, n.clientId, t.resetMicros
+  t.origin, t.client, n.clientId, r.micros
 FROM told t
+LEFT JOIN ordered r
+  ON r.brokerName = t.brokerName AND r.connection = t.connection AND r.consumerGroup = t.consumerGroup AND r.topic = t.topic
+  AND r.queueId = t.queueId AND r.consumerOffset = t.consumerOffset AND r.micros <= t.micros AND t.origin = 'UPDATE_CONSUMER_OFFSET'
 LEFT JOIN named n ON n.brokerName = t.brokerName AND n.connection = t.connection
 WHERE t.consumerOffset IS NOT NULL AND (t.fromOffset IS NULL OR t.consumerOffset <> t.fromOffset)

@@ -26,7 +26,7 @@ QUEUES = {("orders", 0): (10, 100), ("orders", 1): (0, 50)}
 OFFSETS = {("g", "orders", 0): 40}
 DAY = 86_400_000
 # brokers and days of observations
-FORMER = (("a", 0), ("a", 1), ("a", 2), ("b", 0))
+FORMER = (("a'\\", 0), ("a'\\", 1), ("a'\\", 2), ("b", 0))
 
 
 def is_new_here(folder: Path, broker: str, at: int) -> bool:
@@ -82,14 +82,15 @@ def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_old_observations_go_and_the_others_are_joined(pullsim: Pullsim, spark: SparkSession, tmp_path: Path, engine: str) -> None:
+    odd = FORMER[0][0]
     former = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "lakeVersion": 0}
     for broker, day in FORMER:
         add_rows(tmp_path, LAG_HISTORY, [former | {"brokerName": broker, "observedAt": day * DAY}])
     plain_lake(tmp_path, {LAG_HISTORY.name: []})
-    write_state(spark, tmp_path, "a", OFFSETS, QUEUES)
-    record = ("lag", "--lake", tmp_path, "--engine", engine, "--record", "--broker", "a", "--keep", 2, "--observed-at")
+    write_state(spark, tmp_path, odd, OFFSETS, QUEUES)
+    record = ("lag", "--lake", tmp_path, "--engine", engine, "--record", "--broker", odd, "--keep", 2, "--observed-at")
     assert pullsim(*record, 3 * DAY)[0] == 0
-    assert times(spark, tmp_path) == [("a", 0, DAY), ("a", 0, 2 * DAY), ("a", 0, 3 * DAY), ("a", 1, 3 * DAY), ("b", 0, 0)]
+    assert times(spark, tmp_path) == [(odd, 0, DAY), (odd, 0, 2 * DAY), (odd, 0, 3 * DAY), (odd, 1, 3 * DAY), ("b", 0, 0)]
     files = live_files(tmp_path / LAG_HISTORY.name, Lake(spark, str(tmp_path)).at.tables[LAG_HISTORY.name])
     assert len(files) == 2, "what is kept, and the new observation"
 
