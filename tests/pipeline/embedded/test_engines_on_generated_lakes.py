@@ -18,12 +18,13 @@ from pipeline.sql.statements import VIEWS
 from tests.makers.generated_lakes import generated_lake
 from tests.runs.both_engines import OF_5, SELDOM, of_duckdb, of_spark
 from tests.runs.replaying import NOON
-from tests.runs.sampling import ALL, sampled
+from tests.runs.sampling import ALL, sampled, slow_proof
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@slow_proof
 @given(seed=st.integers(1, 2**32))
 @settings(max_examples=1, derandomize=True, phases=[Phase.generate])  # a smaller seed is no smaller lake
 def test_views_agree(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:

@@ -31,6 +31,7 @@ def check_trace(lake: Lake, trace: Path, out: Path) -> None:
 TORN = [store for store in traces_by_store() if store.startswith(DAMAGED)]
 
 
+@slow_proof
 @needs_golden
 @pytest.mark.parametrize("store", sampled(TORN, 1))
 def test_pulls_on_a_store_that_load_or_start_changed_are_answered_alike(

@@ -50,6 +50,7 @@ def test_pulls_on_a_store_that_5_5_0_wrote_are_answered_alike(name: str) -> None
     assert unequal(lines, rows) == []
 
 
+@slow_proof
 @needs_golden5
 @pytest.mark.parametrize("name", ["preblank0-default"])  # min by search, and filters that look into messages
 def test_a_replay_with_rules_writes_every_field_of_that_version(name: str, stores: Path, spark: SparkSession, tmp_path: Path) -> None:
