@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pipeline.delta.delta_sql import literal
 from pipeline.embedded.database import EmbeddedLake
 from pipeline.embedded.questions import ask_table
+from pipeline.files.store_files import is_uri
 from pipeline.lake.asking import AskAll
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
@@ -157,6 +158,8 @@ def record_here(
         NotSupportedError: only Spark can read a table of the lake.
     """
     _require_time(observed_at)
+    if is_uri(lake.root):
+        raise NoSessionError("the lake is no local folder")
     if not is_new(lake.asked, lake.at.version, broker, observed_at):
         return None
     added = {"observedAt": observed_at, "lakeVersion": lake.at.version}
