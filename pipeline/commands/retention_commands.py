@@ -199,8 +199,8 @@ class AskedRetention:
             yield f"files are deleted by fileReservedTime={hours} and deleteWhen={when}{disk}"
         kept = [one.kept_for for one in forecasts if one.kept_for is not None]
         if kept:
-            what = "a full disk, another setting or a person did that, and may do it again"
-            yield f"files were deleted sooner than that before: the oldest message is only {duration_text(min(kept))} old; {what}"
+            who = "a full disk, another setting or a person did that, unless traffic paused, and may do it again"
+            yield f"files were deleted though the oldest message is only {duration_text(min(kept))} old: {who}"
 
     def _show(
         self, found: list[tuple[Forecast, list[Row]]], skipped: dict[QueueOfGroup, int], questions: Iterable[RetentionQuestion]

@@ -139,6 +139,8 @@ def delete_rows(path: str, version: int, where: str, user_metadata: str) -> None
     try:
         table.delete(where, commit_properties=_commit_properties(user_metadata), post_commithook_properties=_NO_HOOK)
     except CommitFailedError as error:
+        if delta_version(path) == version:  # no other run's commit is the cause
+            raise
         raise CommitConflictError(path) from error
 
 
@@ -146,11 +148,15 @@ def join_files(path: str, user_metadata: str) -> None:
     """Join the small files of a Delta table into few, in a commit that changes no row.
 
     Raises:
-        deltalake.exceptions.DeltaError: another run commits.
+        CommitConflictError: another run commits.
     """
     table = opened_table(path)
-    if table is not None:
+    if table is None:
+        return
+    try:
         table.optimize.compact(commit_properties=_commit_properties(user_metadata), post_commithook_properties=_NO_HOOK)
+    except CommitFailedError as error:
+        raise CommitConflictError(path) from error
 
 
 def _commit_properties(text: str, transactions: Sequence[Transaction] = ()) -> CommitProperties:

@@ -165,7 +165,9 @@ def record_here(
     added = {"observedAt": observed_at, "lakeVersion": lake.at.version}
     columns = ", ".join(f"CAST({added[name]} AS BIGINT) AS {name}" if name in added else name for name in LAG_HISTORY.names)
     rows = ask_table(lake, f"SELECT {columns} FROM consume_lag WHERE brokerName = {literal(broker)}")
-    writer = LakeWriter(Lake(None, lake.root), run_id=run_id, what="lag", broker=broker)
+    written = Lake(None, lake.root)
+    written.at = lake.at  # what another run has committed since is a conflict
+    writer = LakeWriter(written, run_id=run_id, what="lag", broker=broker)
     if not writer.commits_without_spark:
         raise NoSessionError(f"only Spark writes the table {LAKE_VERSION.name} of this lake")
     _forget(writer, observed_at, keep_days)

@@ -108,7 +108,7 @@ class Forecast:
         deletions: first offset of a file -> its deletion.
         aging: first offset of a file -> when it begins to age.
         is_by_messages: whether the times of messages stand for those of files, as a copy did not keep these.
-        kept_for: age of the oldest message, ms, where older ones were deleted sooner than fileReservedTime lets them be; else None.
+        kept_for: age of the oldest message, ms, where older ones were deleted although it is younger than fileReservedTime; else None.
     """
 
     outlook: Outlook

@@ -372,7 +372,7 @@ class LakeWriter:
 
     def _compact_versions(self) -> None:
         """Join the files of lake_version, which every run reads first, into one."""
-        with suppress(LakeError, DeltaError, *_CONCURRENT):  # another run commits; a later run compacts the table
+        with suppress(LakeError, DeltaError, CommitConflictError, *_CONCURRENT):  # another run commits; a later run compacts the table
             self._require_alone()
             if self._commits_here(LAKE_VERSION):
                 join_files(self.lake.path(LAKE_VERSION.name), self._named)

@@ -67,7 +67,9 @@ WITH given AS (
   FROM due d
   JOIN arrival a
     ON a.brokerName = d.brokerName AND a.topic = d.realTopic AND a.queueId = d.realQueueId AND a.uniqKey = d.uniqKey
-    AND a.reconsumeTimes = d.reconsumeTimes AND a.physicOffset > d.physicOffset AND a.storeTimestamp >= d.dueMs
+    AND a.reconsumeTimes = d.reconsumeTimes AND a.physicOffset > d.physicOffset
+    -- a message whose time counts as now may have come at any time
+    AND a.storeTimestamp >= CASE WHEN d.dueMs = d.asOf THEN d.storeTimestamp ELSE d.dueMs END
 )
 SELECT
   brokerName,

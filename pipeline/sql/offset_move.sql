@@ -50,10 +50,15 @@ WITH history AS (
   LEFT JOIN queue q ON q.brokerName = h.brokerName AND q.topic = h.topic AND q.queueId = h.queueId
   WHERE h.origin <> 'UPDATE_CONSUMER_OFFSET' OR h.code IS NULL OR h.code = 0
   WINDOW queue AS (PARTITION BY h.brokerName, h.consumerGroup, h.topic, h.queueId ORDER BY h.micros, h.sequence)
-), ordered AS (
-  SELECT brokerName, connection, consumerGroup, topic, queueId, consumerOffset, min(micros) AS micros
-  FROM offset_reset
-  GROUP BY brokerName, connection, consumerGroup, topic, queueId, consumerOffset
+), carried AS (
+  -- the client commits what the broker told it some ten seconds later; later on it may come there by itself
+  SELECT t.brokerName, t.consumerGroup, t.topic, t.queueId, t.place, max(r.micros) AS micros
+  FROM told t
+  JOIN offset_reset r
+    ON r.brokerName = t.brokerName AND r.connection = t.connection AND r.consumerGroup = t.consumerGroup AND r.topic = t.topic
+    AND r.queueId = t.queueId AND r.consumerOffset = t.consumerOffset AND t.micros BETWEEN r.micros AND try_add(r.micros, 60000000L)
+  WHERE t.origin = 'UPDATE_CONSUMER_OFFSET'
+  GROUP BY t.brokerName, t.consumerGroup, t.topic, t.queueId, t.place
 ), named AS (
   SELECT brokerName, connection, max(clientId) AS clientId FROM subscription WHERE clientId IS NOT NULL GROUP BY brokerName, connection
 )
@@ -72,8 +77,7 @@ SELECT
   END,
   t.origin, t.client, n.clientId, r.micros
 FROM told t
-LEFT JOIN ordered r
-  ON r.brokerName = t.brokerName AND r.connection = t.connection AND r.consumerGroup = t.consumerGroup AND r.topic = t.topic
-  AND r.queueId = t.queueId AND r.consumerOffset = t.consumerOffset AND r.micros <= t.micros AND t.origin = 'UPDATE_CONSUMER_OFFSET'
+LEFT JOIN carried r
+  ON r.brokerName = t.brokerName AND r.consumerGroup = t.consumerGroup AND r.topic = t.topic AND r.queueId = t.queueId AND r.place = t.place
 LEFT JOIN named n ON n.brokerName = t.brokerName AND n.connection = t.connection
 WHERE t.consumerOffset IS NOT NULL AND (t.fromOffset IS NULL OR t.consumerOffset <> t.fromOffset)

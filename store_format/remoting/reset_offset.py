@@ -13,6 +13,8 @@ from typing import Any
 
 # a queue as a key, and its offset
 _ENTRY = re.compile(r"(\{[^{}]*\}):(-?[0-9]{1,19})(?![0-9])")
+# bits of the fields that are numbers
+_NUMBERS = {"queueId": 32, "offset": 64}
 
 
 def decode_reset_offset(body: bytes) -> dict[tuple[str, int], int]:
@@ -37,4 +39,6 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _is_whole(queue: dict[str, Any]) -> bool:
-    return isinstance(queue.get("topic"), str) and all(type(queue.get(name)) is int for name in ("queueId", "offset"))
+    return isinstance(queue.get("topic"), str) and all(
+        type(number := queue.get(name)) is int and -(1 << bits - 1) <= number < 1 << bits - 1 for name, bits in _NUMBERS.items()
+    )

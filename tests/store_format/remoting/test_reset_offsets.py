@@ -39,6 +39,11 @@ def test_the_body_for_other_languages_is_a_list() -> None:
     assert decode_reset_offset(json.dumps({"offsetTable": queues}).encode()) == {("t", 1): 7}
 
 
+def test_the_greatest_numbers_are_read() -> None:
+    body = b'{"queueId":2147483647,"topic":"t"}:9223372036854775807,{"queueId":-2147483648,"topic":"t"}:-9223372036854775808'
+    assert decode_reset_offset(body) == {("t", 2**31 - 1): 2**63 - 1, ("t", -(2**31)): -(2**63)}
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"null", b"[]", b'{"offsetTable":{{"queueId":"1","topic":"t"}:4}}', b'{"offsetTable":{{"queueId":1,"topic":"t"}:', b"\xff{}:1"],
