@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.schema import tables as t
 from pipeline.schema.lag_tables import LAG_HISTORY
-from tests.makers.plain_lakes import add_broker, plain_lake
+from tests.makers.plain_lakes import plain_lake
 from tests.makers.report_lakes import write_rows
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.sampling import slow_proof
@@ -147,10 +147,8 @@ def test_brokers_of_a_lake_are_shown_together_each_by_its_own_files_and_settings
     both = Path(shutil.copytree(lake, tmp_path / "lake"))
     rows = rows_of_broker()
     rows[t.BROKER] = [row | {"properties": {"fileReservedTime": "200"}} for row in rows[t.BROKER]]
-    write_rows(spark, tmp_path / "patient", "patient", rows)
-    add_broker(both, "patient", tmp_path / "patient")
-    write_rows(spark, tmp_path / "empty", "empty", {t.BROKER: [{}]})
-    add_broker(both, "empty", tmp_path / "empty")
+    write_rows(spark, both, "patient", rows)
+    write_rows(spark, both, "empty", {t.BROKER: [{}]})
 
     shown = ("retention", "--lake", both, "--format", "json")
     code, out, err = pullsim(*shown)
