@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -187,10 +187,9 @@ class AskedRetention:
         skipped = skipped_offsets(ask, asked, self.question({})) if is_told else {}
         return found, skipped, questions
 
-    def _rules(self, forecasts: Iterable[Forecast], questions: Iterable[RetentionQuestion]) -> Iterator[str]:
+    def _rules(self, forecasts: Sequence[Forecast], questions: Iterable[RetentionQuestion]) -> Iterator[str]:
         """What deletes files, where it is the same for all brokers, and that files went sooner."""
         rules = {(one.settings.value("fileReservedTime"), one.settings.value("deleteWhen")) for one in questions}
-        forecasts = list(forecasts)
         if any(one.is_by_messages for one in forecasts):
             yield _BY_MESSAGES
         if len(rules) == 1:
@@ -210,7 +209,7 @@ class AskedRetention:
 
         rows = first_losses_first(row for _, of_broker in found for row in of_broker)
         if self.form == "table":
-            rules = tuple(self._rules((forecast for forecast, _ in found), questions))
+            rules = tuple(self._rules([forecast for forecast, _ in found], questions))
             show_retention(rows, by_broker=len(found) > 1, by_queue=self.by_queue, limit=self.limit, skipped=skipped, rules=rules)
         else:
             cut = rows[: self.limit or None]

@@ -81,22 +81,6 @@ def append_observation(writer: LakeWriter, observed_at: int) -> bool:
     return True
 
 
-def forget_before(writer: LakeWriter, before: int) -> None:
-    """Delete a broker's observations before a time, and join small files; the caller commits.
-
-    Args:
-        writer: writer of a run that has not written to the table yet.
-        before: the time, ms since 1970; an observation of this time is kept.
-
-    Raises:
-        LakeError: another run is writing to the table.
-        NoSessionError: only Spark can write the table, and there is no session.
-    """
-    writer.prepare(LAG_HISTORY)
-    writer.delete_rows(LAG_HISTORY, f"observedAt < {before}")
-    writer.compact(LAG_HISTORY)
-
-
 def is_new(ask: AskAll, version: int, broker: str, observed_at: int) -> bool:
     """Return whether the tables behind consume_lag changed since the broker's last observation, and it has none of this time.
 
@@ -177,8 +161,11 @@ def record_here(
 
 
 def _forget(writer: LakeWriter, observed_at: int, keep_days: int | None) -> None:
+    """Delete a broker's observations of more than some days before a time, and join small files; None keeps all. The caller commits."""
     if keep_days is not None:
-        forget_before(writer, observed_at - keep_days * _DAY)
+        writer.prepare(LAG_HISTORY)
+        writer.delete_rows(LAG_HISTORY, f"observedAt < {observed_at - keep_days * _DAY}")
+        writer.compact(LAG_HISTORY)
 
 
 def _require_time(observed_at: int) -> None:

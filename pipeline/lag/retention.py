@@ -23,7 +23,6 @@ from udfs.cleaning.clean_commit_log import HOUR, CleanSettings
 from udfs.cleaning.log_retention import Deletion, Disk, LogFile, Outlook, Share, aged_from, file_deletions, loss_of
 
 NOT_DELETED, NO_RATE, IN_TIME, NO_FILE = "NOT_DELETED", "NO_RATE", "IN_TIME", "NO_FILE"
-_LATE = 86_400_000  # ms; a file's last write may be this much later than its last message
 _RISKS = """
 WITH risk AS (
   SELECT
@@ -164,7 +163,7 @@ def _forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast
     mine = f"brokerName = {literal(broker)}"
     queries = [
         f"SELECT maxStoreTimestamp, maxPhyOffset FROM broker WHERE {mine}",
-        f"""SELECT f.fromOffset, f.mtimeMs, f.length, d.lastStoreTimestamp
+        f"""SELECT f.fromOffset, f.mtimeMs, f.length, d.modified
 FROM store_file f LEFT JOIN log_file_deletion d ON d.brokerName = f.brokerName AND d.fromOffset = f.fromOffset
 WHERE f.{mine} AND f.kind = 'commitlog' ORDER BY f.fromOffset""",
         f"SELECT max(growth) AS growth FROM log_file_deletion WHERE {mine}",
@@ -198,21 +197,16 @@ WHERE f.{mine} AND f.kind = 'commitlog' ORDER BY f.fromOffset""",
         outlook=outlook,
         deletions=dict(zip((file.from_offset for file in files), file_deletions(files, outlook), strict=False)),
         aging=aged_from(files, outlook),
-        is_by_messages=any(_is_late(row) for row in log[:-1]),
+        is_by_messages=any(row["modified"] is not None and (row["mtimeMs"] or 0) > row["modified"] for row in log[:-1]),
         kept_for=age if age is not None and age < outlook.settings.file_reserved_time * HOUR else None,
     )
 
 
 def _modified(file: Row, since: int) -> int:
     """When a file of the log was last written to, ms; a file that the broker created at its start has no time, `since` stands for it."""
-    if _is_late(file):
-        return int(file["lastStoreTimestamp"])
-    return int(file["mtimeMs"]) if (file["mtimeMs"] or 0) > 0 else since
-
-
-def _is_late(file: Row) -> bool:
-    """Whether a file has a time that it got when it was copied."""
-    return file["lastStoreTimestamp"] is not None and (file["mtimeMs"] or 0) > file["lastStoreTimestamp"] + _LATE
+    if (file["mtimeMs"] or 0) <= 0:
+        return since
+    return int(file["mtimeMs"] if file["modified"] is None else file["modified"])
 
 
 def _disk(size: int, used: int | None, stored: int) -> Disk:

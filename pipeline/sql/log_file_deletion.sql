@@ -4,12 +4,11 @@ CREATE OR REPLACE TEMPORARY VIEW log_file_deletion (
   brokerName COMMENT 'broker whose store it is',
   fromOffset COMMENT 'physical offset of the first byte of the file, and its name',
   length COMMENT 'bytes of the file',
-  modified COMMENT 'last write to the file, from which on it ages, ms: lastStoreTimestamp where the file''s own time is more than a day later, for a copy did not keep it; of the last file, and of a file without a time, the last message of the broker or when the file is full',
+  modified COMMENT 'last write to the file, from which on it ages, ms; the first message of a later file where the file''s own time is more than a day later, for a copy did not keep it; of the last file, and of a file without a time, the last message of the broker or when the file is full',
   growth COMMENT 'bytes a second that came to the log in its last day',
   deletedAt COMMENT 'when the broker deletes the file, ms; NULL for the last file of a log that does not grow, and where deleteWhen names no hour. The file was not written to for fileReservedTime (72 hours by default), all older files are deleted, and it is an hour of deleteWhen (04 by default) in UTC',
   fileReservedTime COMMENT 'hours that the broker keeps a file after its last write, by the settings of the import; NULL where the setting is no number',
-  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms: the forecast begins here',
-  lastStoreTimestamp COMMENT 'when the first message of a later file was stored, and so the last one of this file at most, ms; of the last file asOf'
+  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms: the forecast begins here'
 )
 COMMENT 'When the broker deletes each file of its commit log, by age; pullsim retention knows disk and time zone too.'
 AS
@@ -97,6 +96,6 @@ SELECT
   -- a pass deletes ten files at most
   i.time + e.cleanResourceInterval
     * CAST(floor((row_number() OVER (PARTITION BY e.brokerName, i.time ORDER BY e.fromOffset) - 1) / 10) AS BIGINT),
-  e.fileReservedTime, e.asOf, e.lastStoreTimestamp
+  e.fileReservedTime, e.asOf
 FROM expired e
 LEFT JOIN in_hour i ON i.brokerName = e.brokerName AND i.fromOffset = e.fromOffset
