@@ -6,7 +6,7 @@ import datetime as dt
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pipeline.embedded.database import EmbeddedLake
     from pipeline.lake.asking import AskAll
     from pipeline.lake.opened_broker import OpenedBroker
+    from pipeline.replay.answered_requests import Comparison
+    from pipeline.replay.replay_run import Replayed, ReplayOptions
 
 Engine = Literal["auto", "duckdb", "spark"]
 At = Literal["snapshot", "request-time", "recorded-max"]
@@ -247,7 +249,7 @@ class Lake:
         'OFFSET_TOO_SMALL'
         """
         from pipeline.questions.broker_checks import ExplainedPull, captured_pull
-        from pipeline.questions.explain import explain
+        from pipeline.questions.explain import Explanation, explain
         from pipeline.questions.explain_text import as_json, show
 
         place = {"group": group, "topic": topic, "queue_id": queue_id, "offset": offset}
@@ -257,13 +259,15 @@ class Lake:
         if is_more if request is not None else not is_whole:
             raise TypeError("explain: expected group, topic, queue_id and offset, or else request alone, the id of a captured pull")
         given = _given(settings, rules)
-        opened = self._broker(broker)
-        merged = given.over(opened.properties())
-        if request is not None:
-            pull = captured_pull(opened, request, merged)
-        else:
-            pull = ExplainedPull(**place, **more, max_msg_nums=max_msg_nums, registered=registered).with_filter_type()  # type: ignore[arg-type]
-        explanation = explain(opened, pull, merged)
+        asked = None
+        if request is None:
+            asked = ExplainedPull(**place, **more, max_msg_nums=max_msg_nums, registered=registered).with_filter_type()  # type: ignore[arg-type]
+
+        def explained(opened: OpenedBroker) -> Explanation:
+            merged = given.over(opened.properties())
+            return explain(opened, asked or captured_pull(opened, request or "", merged), merged)
+
+        explanation = self._done_here(explained, "explains", broker) or explained(self._broker(broker))
         with redirect_stdout(io.StringIO()) as text:
             show(explanation, every_entry=False)
         return Explained(text.getvalue(), as_json(explanation))
@@ -306,18 +310,25 @@ class Lake:
         from pullsim.request_frames import request_file
 
         given, run = _given(settings, rules), run_id()
-        opened = self._broker(broker)
-        stored = opened.properties()
         options = ReplayOptions(at=at)
-        if requests is None:
-            own = given.over(stored)
-            with _job():
+
+        def of_file(path: str, opened: OpenedBroker) -> Replayed[Comparison]:
+            settings_of = partial(given.of_file, opened.properties())
+            return run_replay(opened, path, options=options, settings_of=settings_of, run_id=run, now=now, progress=progress_to_stderr)
+
+        with _job():
+            if isinstance(requests, str | os.PathLike):
+                path = os.fspath(requests)
+                if not self._is_answered_here(partial(of_file, path), path, broker, options):
+                    of_file(path, self._broker(broker))
+            elif requests is None:
+                opened = self._broker(broker)
+                own = given.over(opened.properties())
                 run_captured_replay(opened, options=options, settings=own, run_id=run, now=now, progress=progress_to_stderr)
-        else:
-            is_path = isinstance(requests, str | os.PathLike)
-            with _job(), nullcontext(str(requests)) if is_path else request_file(opened, requests, run) as path:
-                settings_of = partial(given.of_file, stored)
-                run_replay(opened, path, options=options, settings_of=settings_of, run_id=run, now=now, progress=progress_to_stderr)
+            else:
+                opened = self._broker(broker)
+                with request_file(opened, requests, run) as path:
+                    of_file(path, opened)
         return self.sql(_ANSWERS.format(run=run))
 
     def capture(self, traffic: Path, *, broker: str | None = None) -> None:
@@ -354,6 +365,24 @@ class Lake:
             if done is None:
                 into = broker_of(SparkLake(self.spark, self.path), broker)
                 run_capture(into, whole, run_id=run, now=now, progress=progress_to_stderr)
+
+    def _done_here(self, work: Callable[[OpenedBroker], T], does: str, broker: str | None) -> T | None:
+        """The result of work on a broker without Spark; None where Spark has to do it."""
+        from pipeline.lake.opened_broker import OpenedBroker
+        from pipeline.tasks.small_work import done_here
+
+        if self._engine == "spark":
+            return None
+        return done_here(lambda: work(OpenedBroker.of(None, self.path, broker)), does, lambda _: None)
+
+    def _is_answered_here(self, answer: Callable[[OpenedBroker], object], path: str, broker: str | None, options: ReplayOptions) -> bool:
+        """Whether the driver answered the requests of a file, because they are few."""
+        from pipeline.files.store_files import is_uri
+        from pipeline.replay.small_replay import answered_here
+
+        if self._engine == "spark" or is_uri(self.path) or is_uri(path):
+            return False
+        return answered_here(answer, self.path, broker, path, options=options, tell=lambda _: None) is not None
 
     def _broker(self, name: str | None) -> OpenedBroker:
         from pipeline.lake.opened_broker import OpenedBroker

@@ -57,8 +57,10 @@ _REGISTERED = (
     "registeredFilterVersion",
     "registeredMessageModel",
 )
-_TOPIC = ("readQueueNums", "perm")
-_GROUP = ("consumeEnable", "consumeBroadcastEnable")
+# columns that the checks read: of pull_request, topic_config and subscription_group
+PULL_COLUMNS = (*_HEADER, *_REGISTERED)
+TOPIC_COLUMNS = ("readQueueNums", "perm")
+GROUP_COLUMNS = ("consumeEnable", "consumeBroadcastEnable")
 # fields of which the checks use only whether they are NULL
 _ONLY_THERE = {"queueOffset", "maxMsgNums", "commitOffset", "suspendTimeoutMillis"}
 
@@ -70,18 +72,19 @@ def broker_config(settings: BrokerSettings, broker: str) -> PullBrokerConfig:
 
 def checked(broker: OpenedBroker, pulls: DataFrame, settings: BrokerSettings) -> DataFrame:
     """Check captured pulls, rows of pull_request with `seq`; gives a row of CHECKED for each."""
-    topics = broker.table(t.TOPIC_CONFIG).select("topic", *_TOPIC)
-    groups = broker.table(t.SUBSCRIPTION_GROUP).select("consumerGroup", *_GROUP)
-    rows = pulls.select("seq", *_HEADER, *_REGISTERED).join(topics, "topic", "left").join(groups, "consumerGroup", "left")
-    return rows.mapInArrow(partial(_check, broker_config(settings, broker.name), settings.version), CHECKED)
+    topics = broker.table(t.TOPIC_CONFIG).select("topic", *TOPIC_COLUMNS)
+    groups = broker.table(t.SUBSCRIPTION_GROUP).select("consumerGroup", *GROUP_COLUMNS)
+    rows = pulls.select("seq", *PULL_COLUMNS).join(topics, "topic", "left").join(groups, "consumerGroup", "left")
+    return rows.mapInArrow(partial(check_batches, broker_config(settings, broker.name), settings.version), CHECKED)
 
 
-def _check(config: PullBrokerConfig, version: BrokerVersion, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def check_batches(config: PullBrokerConfig, version: BrokerVersion, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Check the pulls of batches; gives rows of CHECKED."""
     known: dict[tuple[object, ...], Row] = {}
     for batch in batches:
         rows = []
         for row in batch.to_pylist():
-            key = tuple(_part(name, row[name]) for name in (*_HEADER, *_REGISTERED, *_TOPIC, *_GROUP))
+            key = tuple(_part(name, row[name]) for name in (*PULL_COLUMNS, *TOPIC_COLUMNS, *GROUP_COLUMNS))
             found = known.get(key)
             if found is None:
                 if len(known) >= _KNOWN_MAX:
@@ -161,9 +164,11 @@ def _processor(config: PullBrokerConfig, row: Row, version: BrokerVersion) -> Pu
     _register(row, consumers, filters)
     topics, groups = {}, {}
     if row["readQueueNums"] is not None:
-        topics[row["topic"]] = TopicConfig(topicName=row["topic"], **{name: row[name] for name in _TOPIC})
+        topics[row["topic"]] = TopicConfig(topicName=row["topic"], **{name: row[name] for name in TOPIC_COLUMNS})
     if row["consumeEnable"] is not None:
-        groups[row["consumerGroup"]] = SubscriptionGroupConfig(groupName=row["consumerGroup"], **{name: row[name] for name in _GROUP})
+        groups[row["consumerGroup"]] = SubscriptionGroupConfig(
+            groupName=row["consumerGroup"], **{name: row[name] for name in GROUP_COLUMNS}
+        )
     return PullMessageProcessor(
         config=config,
         rules=BrokerRules.of(version),

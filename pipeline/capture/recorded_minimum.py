@@ -11,7 +11,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.embedded.relations import Relations
 from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
 from udfs.sql_functions import require_functions
@@ -19,10 +19,16 @@ from udfs.sql_functions import require_functions
 FILES_DELETED = "FILES_DELETED"
 
 
-def from_deleted_files(broker: OpenedBroker, pulls: DataFrame) -> int:
-    """The number of captured pulls whose offset their queue still had when they were answered, and lies below its minimum now."""
-    queues = broker.table(t.QUEUE).select("topic", "queueId", "minOffset")
-    return pulls.join(queues, ["topic", "queueId"]).where("recordedMinOffset <= queueOffset AND queueOffset < minOffset").count()
+def from_deleted_files(relations: Relations) -> int:
+    """The number of captured `pulls` whose offset their queue still had when they were answered, and lies below its minimum now.
+
+    `relations` has the pulls, and the broker's `queues`.
+    """
+    (row,) = relations.rows(
+        "SELECT count(*) AS pulls FROM {pulls} p JOIN {queues} q ON p.topic = q.topic AND p.queueId = q.queueId "
+        "WHERE recordedMinOffset <= queueOffset AND queueOffset < minOffset"
+    )
+    return int(row["pulls"])
 
 
 def with_recorded_minimum(answers: DataFrame, settings: PullSettings) -> DataFrame:

@@ -35,7 +35,7 @@ SOURCE = "pull_request"
 SOURCES_MAX = 1000
 # SQL: ms at which the broker processed a pull; a held pull is processed again when it wakes
 PROCESSED_AT = "IF(held, coalesce(answerMicros, arrivalMicros), arrivalMicros) DIV 1000"
-_SEQUENCES = 1 << 53  # more than the sequence numbers of a source
+SEQUENCES = 1 << 53  # more than the sequence numbers of a source
 _OF_REQUEST = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "filterType", "expression", "timestamp")
 
 
@@ -90,23 +90,35 @@ def captured_pulls(broker: OpenedBroker) -> DataFrame:
     pulls = broker.table(ct.PULL_REQUEST)
     sources = [row["sourceDigest"] for row in pulls.select("sourceDigest").distinct().orderBy("sourceDigest").collect()]
     if not sources:
-        others = ", ".join(
-            repr(row[0]) for row in broker.lake.table(ct.PULL_REQUEST).select("brokerName").distinct().orderBy("brokerName").collect()
-        )
-        found = f"captured pulls of {others} only" if others else "none"
-        raise LakeError(
-            f"{broker.lake.root}: expected captured pulls of broker {broker.name!r}, found {found}; "
-            f"give --requests FILE, or capture some with `pullsim capture FILE.pcap --lake {broker.lake.root} --broker {broker.name}`"
-        )
+        others = broker.lake.table(ct.PULL_REQUEST).select("brokerName").distinct().orderBy("brokerName").collect()
+        raise no_captured_pulls(broker, [row["brokerName"] for row in others])
+    require_few_sources(broker, sources)
+    return pulls_of(pulls, sources)
+
+
+def no_captured_pulls(broker: OpenedBroker, others: Sequence[str]) -> LakeError:
+    """The error about a broker without captured pulls; `others` are the brokers of the lake that have some."""
+    found = f"captured pulls of {', '.join(map(repr, others))} only" if others else "none"
+    return LakeError(
+        f"{broker.lake.root}: expected captured pulls of broker {broker.name!r}, found {found}; "
+        f"give --requests FILE, or capture some with `pullsim capture FILE.pcap --lake {broker.lake.root} --broker {broker.name}`"
+    )
+
+
+def require_few_sources(broker: OpenedBroker, sources: Sequence[str]) -> None:
+    """Check the number of captured files that the pulls of a broker are from.
+
+    Raises:
+        LakeError: they are more than SOURCES_MAX.
+    """
     if len(sources) > SOURCES_MAX:
         raise LakeError(f"{broker.lake.root}: expected captured pulls of at most {SOURCES_MAX} files, found {len(sources)}")
-    return pulls_of(pulls, sources)
 
 
 def pulls_of(pulls: DataFrame, sources: Sequence[str]) -> DataFrame:
     """The rows of pull_request from some files, with `seq` as in `captured_pulls`; `sources` are at most SOURCES_MAX digests."""
     ranks = pulls.sparkSession.createDataFrame(list(enumerate(sources)), "rank BIGINT, sourceDigest STRING")
-    return pulls.join(F.broadcast(ranks), "sourceDigest").withColumn("seq", F.col("rank") * _SEQUENCES + F.col("sequence"))
+    return pulls.join(F.broadcast(ranks), "sourceDigest").withColumn("seq", F.col("rank") * SEQUENCES + F.col("sequence"))
 
 
 @contextmanager

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,6 +29,9 @@ from pipeline.settings.settings import SettingsError
 from pipeline.settings.slave_lag import SlaveLag
 from pipeline.terminal import progress_to_stderr, say
 from store_format.broker_version import BrokerVersion
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _INT, _LONG = (click.IntRange(-(2**bits), 2**bits - 1) for bits in (31, 63))
 
@@ -97,48 +100,52 @@ def explain_command(
     """
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.questions.broker_checks import ExplainedPull, captured_pull
-    from pipeline.questions.explain import explain
+    from pipeline.questions.explain import Explanation, explain
     from pipeline.questions.explain_text import as_json, show
-    from pipeline.upgrade.other_version import differences_to, lines_of, told
+    from pipeline.tasks.small_work import done_here, require_small
+    from pipeline.upgrade.other_version import OtherVersion, differences_to, lines_of, told
 
-    asked = None
-    if request_id is not None:
-        others = {"--group": group, "--topic": topic, "--queue": queue_id, "--offset": offset, "--filter-type": filter_type}
-        others |= {"--expression": expression, "--registered": registered, "--at": at}
-        check_alone("--request", others, "the captured pull has these values")
-    elif group is None or topic is None or queue_id is None or offset is None:
-        needed = {"--group": group, "--topic": topic, "--queue": queue_id, "--offset": offset}
-        missing = given_of({name: value is None for name, value in needed.items()})
-        raise click.UsageError(
-            f"expected --group, --topic, --queue and --offset, found no {missing}; for a captured pull give --request instead, with an id "
-            "that `pullsim pulls` shows"
-        )
-    else:
-        asked = ExplainedPull(
-            group=group,
-            topic=topic,
-            queue_id=queue_id,
-            offset=offset,
-            max_msg_nums=max_msg_nums,
-            filter_type=filter_type,
-            expression=expression,
-            registered=registered,
-            at=at,
-        ).with_filter_type()
+    given: dict[str, Any] = {"group": group, "topic": topic, "queue_id": queue_id, "offset": offset, "filter_type": filter_type}
+    given |= {"expression": expression, "registered": registered, "at": at}
+    _check_pull(request_id, given)
+    asked = None if request_id is not None else ExplainedPull(max_msg_nums=max_msg_nums, **given).with_filter_type()
     settings.check()
-    with engine.session(reads=lake, broker=broker) as spark:
+
+    def explained(spark: SparkSession | None) -> tuple[Explanation, OtherVersion | None]:
         opened = OpenedBroker.of(spark, lake, broker)
+        if spark is None:
+            require_small(None, "explains", engine.tell)
         merged = settings.over(opened.properties())
         progress_to_stderr(merged.told_version)
         pull = asked or captured_pull(opened, request_id or "", merged)
-        explanation = explain(opened, pull, merged)
-        other = None if versus is None else differences_to(opened, pull, merged, BrokerVersion(versus))
+        return explain(opened, pull, merged), None if versus is None else differences_to(opened, pull, merged, BrokerVersion(versus))
+
+    may_explain_here = engine.may_work_here and versus is None
+    found = done_here(partial(explained, None), "explains", engine.tell) if may_explain_here else None
+    if found is None:
+        with engine.session(reads=lake, broker=broker) as spark:
+            found = explained(spark)
+    explanation, other = found
     if form == "json":
         say(json.dumps(as_json(explanation) | ({} if other is None else {"versus": told(other)}), ensure_ascii=False))
         return
     show(explanation, every_entry=every_entry)
     for line in () if other is None else lines_of(other):
         say(line)
+
+
+def _check_pull(request_id: str | None, given: Mapping[str, Any]) -> None:
+    """Check that a captured pull is asked for, or a whole pull is given, with the fields of ExplainedPull; not both."""
+    options = {f"--{'queue' if name == 'queue_id' else name.replace('_', '-')}": value for name, value in given.items()}
+    if request_id is not None:
+        check_alone("--request", options, "the captured pull has these values")
+        return
+    missing = given_of({name: options[name] is None for name in ("--group", "--topic", "--queue", "--offset")})
+    if missing:
+        raise click.UsageError(
+            f"expected --group, --topic, --queue and --offset, found no {missing}; for a captured pull give --request instead, with an id "
+            "that `pullsim pulls` shows"
+        )
 
 
 @contextmanager
@@ -199,10 +206,12 @@ def whatif_command(
 
     Captured pulls that the broker refuses before it asks the store are left out, and those that --filters does not name; both are counted.
     """
+    from pipeline.files.given_files import require_input
     from pipeline.lake.opened_broker import OpenedBroker
-    from pipeline.questions.what_if import what_if
+    from pipeline.questions.what_if import WhatIf, what_if
     from pipeline.questions.what_if_text import as_json, csv_text, show
     from pipeline.replay.replay_run import ReplayOptions
+    from pipeline.replay.small_replay import answered_here
 
     if not settings.options and not versus:
         raise click.UsageError(
@@ -214,18 +223,28 @@ def whatif_command(
     other = replace(settings, options=versus)
     with _of_option("--versus"):
         other.check()
-    with engine.session("long", reads=lake, broker=broker, inputs={"--requests": requests}, workers=True) as spark:
-        opened = OpenedBroker.of(spark, lake, broker)
+    options = ReplayOptions(at=at, filters=filters, slave_lag=behind)
+
+    def answered(opened: OpenedBroker) -> WhatIf:
         stored = opened.properties()
-        result = what_if(
+        return what_if(
             opened,
             requests,
-            options=ReplayOptions(at=at, filters=filters, slave_lag=behind),
+            options=options,
             settings_of=(partial(other.of_file, stored), partial(settings.of_file, stored)),
             given=_names(settings.options) | _names(versus),
             with_drain=with_drain,
             progress=progress_to_stderr,
         )
+
+    result = None
+    if engine.may_work_here and not with_drain:
+        if requests is not None:
+            require_input("--requests", requests)
+        result = answered_here(answered, lake, broker, requests, options=options, tell=engine.tell)
+    if result is None:
+        with engine.session("long", reads=lake, broker=broker, inputs={"--requests": requests}, workers=True) as spark:
+            result = answered(OpenedBroker.of(spark, lake, broker))
     if form == "json":
         say(json.dumps(as_json(result), ensure_ascii=False))
     elif form == "csv":

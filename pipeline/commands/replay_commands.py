@@ -73,31 +73,32 @@ def replay_command(
     the moment at which it was woken.
     """
     from pipeline.capture.replay_captured import run_captured_replay
+    from pipeline.files.given_files import require_input
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.replay.replay_job import run_replay
     from pipeline.replay.replay_run import ReplayOptions
+    from pipeline.replay.small_replay import answered_here
 
     check_hold(hold, at, of_table=requests is None)
     check_behind(behind, at, others={"--hold": hold})
     options = ReplayOptions(at=at, filters=filters, messages=not no_messages, compare=compare, out=out, hold=hold, slave_lag=behind)
-    inputs, outputs = {"--requests": requests}, {"--out": out}
-    with engine.session("long", reads=lake, broker=broker, inputs=inputs, outputs=outputs, workers=True) as spark:
-        opened = OpenedBroker.of(spark, lake, broker)
-        stored = opened.properties()
-        done: Replayed[Any]
+
+    def answered(opened: OpenedBroker) -> Replayed[Any]:
+        stored, run = opened.properties(), run_id()
         if requests is None:
             own = settings.over(stored)
-            done = run_captured_replay(opened, options=options, settings=own, run_id=run_id(), now=now, progress=progress_to_stderr)
-        else:
-            done = run_replay(
-                opened,
-                requests,
-                options=options,
-                settings_of=partial(settings.of_file, stored),
-                run_id=run_id(),
-                now=now,
-                progress=progress_to_stderr,
-            )
+            return run_captured_replay(opened, options=options, settings=own, run_id=run, now=now, progress=progress_to_stderr)
+        settings_of = partial(settings.of_file, stored)
+        return run_replay(opened, requests, options=options, settings_of=settings_of, run_id=run, now=now, progress=progress_to_stderr)
+
+    done = None
+    if requests is not None and engine.may_work_here:
+        require_input("--requests", requests)
+        done = answered_here(answered, lake, broker, requests, options=options, tell=engine.tell)
+    if done is None:
+        inputs, outputs = {"--requests": requests}, {"--out": out}
+        with engine.session("long", reads=lake, broker=broker, inputs=inputs, outputs=outputs, workers=True) as spark:
+            done = answered(OpenedBroker.of(spark, lake, broker))
     tell_replayed(done)
     if done.comparison is not None and done.comparison.differ:
         raise SystemExit(1)

@@ -74,17 +74,17 @@ def added_files(table: DeltaTable) -> pa.Table:
 def files_with(table: DeltaTable, column: str, value: str) -> list[str]:
     """Paths, below the table's folder, of the files that may have rows with `value` in the column of texts `column`, by statistics."""
     files = added_files(table)
-    found = zip(files["path"].to_pylist(), _statistic(files, "min", column), _statistic(files, "max", column), strict=True)
+    found = zip(files["path"].to_pylist(), statistic(files, "min", column), statistic(files, "max", column), strict=True)
     return [unquote(name) for name, low, high in found if low is None or high is None or low <= value <= high]
 
 
 def greatest_in_files(table: DeltaTable, column: str) -> dict[str, Any]:
     """The greatest value of a column in each file by statistics, None where a file has none; files are named as in `files_with`."""
     files = added_files(table)
-    return {unquote(name): value for name, value in zip(files["path"].to_pylist(), _statistic(files, "max", column), strict=True)}
+    return {unquote(name): value for name, value in zip(files["path"].to_pylist(), statistic(files, "max", column), strict=True)}
 
 
-def _statistic(files: pa.Table, end: str, column: str) -> list[Any]:
+def statistic(files: pa.Table, end: str, column: str) -> list[Any]:
     """The least (`min`) or greatest (`max`) value of a column in each of `added_files`; None where the log has none."""
     name = f"{end}.{column}"
     values: list[Any] = files[name].to_pylist() if name in files.column_names else [None] * len(files)

@@ -75,7 +75,7 @@ def create_table_view(connection: duckdb.DuckDBPyConnection, root: str, table: T
         raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}") from error
     files = [f"{path}/{unquote(name)}" for name in adds["path"].to_pylist()]
     if is_s3(path) and files:
-        from pipeline.embedded.remote_tables import dataset_of
+        from pipeline.delta.table_rows import dataset_of
 
         found = f"pullsim data of {table.name}"
         connection.register(found, dataset_of(schema, files, adds))

@@ -16,6 +16,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.delta.damaged_files import RESTORE
 from pipeline.delta.delta_log import delta_version
 from pipeline.delta.delta_sql import delta
-from pipeline.delta.small_table import has_plain_path, opened_table, plain_message, small_table
+from pipeline.delta.small_table import added_files, has_plain_path, opened_table, plain_message, small_table
+from pipeline.delta.table_rows import Wanted, rows_with
 from pipeline.files.store_files import is_uri
 from pipeline.lake.committed import LakeVersion, chosen_broker, lake_root, no_lake, require_tables_version, require_there
 from pipeline.lake.lake_errors import LakeConflictError, LakeError
@@ -137,6 +139,40 @@ class Lake:
         version = self.at.tables.get(table.name)
         self.read.add(table.name)
         return arrow_schema(table).empty_table() if version is None else self._rows_at(table, version)
+
+    def rows_with(self, table: Table, wanted: Wanted, columns: Sequence[str], condition: pc.Expression | None = None) -> pa.Table:
+        """The rows of a table of any size that have wanted values, read by the driver; as `table_rows.rows_with`.
+
+        Raises:
+            NoSessionError: only Spark reads the table.
+            LakeError: the table's log or one of its files is damaged.
+        """
+        schema, path = arrow_schema(table), self.path(table.name)
+        if table.name not in self.at.tables:
+            self.read.add(table.name)
+            return pa.schema([schema.field(name) for name in columns]).empty_table()
+        found = self.opened(table)
+        if found is None:
+            raise self._left_to_spark(table)
+        with _named_in_errors(path, self.at.tables[table.name]):
+            return rows_with(found, path, schema, columns, wanted, condition)
+
+    def count(self, table: Table) -> int:
+        """The number of rows of a table by its log.
+
+        Raises:
+            NoSessionError: only Spark reads the table.
+            LakeError: the table's log is damaged.
+        """
+        if table.name not in self.at.tables:
+            return 0
+        found = self.opened(table)
+        if found is None:
+            raise self._left_to_spark(table)
+        return sum(added_files(found)["num_records"].to_pylist())
+
+    def _left_to_spark(self, table: Table) -> NoSessionError:
+        return NoSessionError(f"only Spark reads the table {table.name} of {self.root}")
 
     def opened(self, table: Table) -> DeltaTable | None:
         """A written table at this version of the lake, to read its log; None where only Spark reads the table.

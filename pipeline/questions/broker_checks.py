@@ -79,7 +79,7 @@ def captured_pull(broker: OpenedBroker, request_id: str, settings: BrokerSetting
     Raises:
         LakeError: the lake has no captured pull with this requestId, or several, or one that lacks a field, so that the broker throws.
     """
-    found = broker.table(ct.PULL_REQUEST).where(F.endswith("requestId", F.lit(request_id))).limit(_SEVERAL).collect()
+    found = _ending_with(broker, request_id)
     row = next((one for one in found if len(found) == 1 or one["requestId"] == request_id), None)
     if row is None:
         of = f"of a captured pull of broker {broker.name!r}"
@@ -95,7 +95,7 @@ def captured_pull(broker: OpenedBroker, request_id: str, settings: BrokerSetting
         raise LakeError(
             f"--request {request_id}: the captured pull has no {', '.join(lacks)}: the broker throws, and answers 1 SYSTEM_ERROR"
         )
-    checked = _checked(broker, row.asDict(), settings)
+    checked = _checked(broker, row, settings)
     own = PullSysFlag.SUBSCRIPTION & (row["sysFlag"] or 0)
     asked = (row["expressionType"], row["subscription"]) if own else (row["registeredExpressionType"], row["registeredSubString"])
     refused = checked.get("refusedCode") is not None
@@ -110,8 +110,18 @@ def captured_pull(broker: OpenedBroker, request_id: str, settings: BrokerSetting
         expression=asked[1] if refused else checked["expression"],
         at=processed // 1000,
         recorded_max=row["recordedMaxOffset"],
-        header=row.asDict(),
+        header=row,
     )
+
+
+def _ending_with(broker: OpenedBroker, request_id: str) -> list[dict[str, Any]]:
+    """Captured pulls whose requestId ends with a text, at most _SEVERAL."""
+    if broker.lake.has_session:
+        found = broker.table(ct.PULL_REQUEST).where(F.endswith("requestId", F.lit(request_id))).limit(_SEVERAL).collect()
+        return [row.asDict() for row in found]
+    rows = broker.rows_with(ct.PULL_REQUEST, {}, condition=pc.ends_with(pc.field("requestId"), request_id))
+    few: list[dict[str, Any]] = rows.slice(0, _SEVERAL).to_pylist()
+    return few
 
 
 def broker_checks(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSettings) -> BrokerChecks:
@@ -176,12 +186,12 @@ def _header(pull: ExplainedPull) -> dict[str, Any]:
 
 
 def _of_queue(broker: OpenedBroker, pull: ExplainedPull) -> list[str]:
-    queues = broker.table(t.QUEUE).where(F.col("topic") == pull.topic).select("queueId").collect()
+    queues = broker.rows(t.QUEUE, pc.field("topic") == pull.topic)["queueId"].to_pylist()
     topic = next(iter(broker.rows(t.TOPIC_CONFIG, pc.field("topic") == pull.topic).to_pylist()), None)
     notes = []
     if not queues:
         notes.append(f"the store has no queue of topic {pull.topic!r}: findConsumeQueue makes an empty one, from 0 to 0")
-    elif pull.queue_id not in {row["queueId"] for row in queues}:
+    elif pull.queue_id not in queues:
         notes.append(f"the store has no queue {pull.queue_id} of topic {pull.topic!r}: findConsumeQueue makes an empty one, from 0 to 0")
     if topic is None:
         notes.append("topics.json does not have the topic: PullMessageProcessor answers TOPIC_NOT_EXIST before it asks the store")

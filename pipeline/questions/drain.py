@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay.entry_colocation import Row, by_rows
 from pipeline.replay.kernel_batches import KERNEL_COLUMNS, Answering, PackedPart, parts_of, requests_with_entries
 from pipeline.replay.replay import RequestProfile, requests_after_entries
 from pipeline.requests.packing import Col
@@ -109,7 +110,10 @@ def _follow(broker: OpenedBroker, chains: DataFrame, settings: PullSettings, pro
             profile=profile,
             whole_files=True,
         )
-        stepped = reduce(DataFrame.unionByName, [rows.mapInArrow(partial(drain_batches, answering), _SCHEMA) for answering, rows in parts])
+        stepped = reduce(
+            DataFrame.unionByName,
+            [rows.mapInArrow(partial(by_rows, partial(drained_rows, answering)), _SCHEMA) for answering, rows in parts],
+        )
         stepped = computed_once(stepped)
         states = stepped.groupBy("state").agg(F.count("*").alias("chains"), *[F.sum(name).alias(name) for name in _COUNTED]).collect()
         for row in states:
@@ -130,9 +134,9 @@ def _follow(broker: OpenedBroker, chains: DataFrame, settings: PullSettings, pro
         going = computed_once(chains.drop("queueOffset").join(reached, "seq"))
 
 
-def drain_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Follow the chains in batches of packed rows, each after the entries of its queue file, until they end or leave the file."""
-    for packed in requests_with_entries(answering, batches):
+def drained_rows(answering: Answering, rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
+    """Follow the chains in packed rows, each after the entries of its queue file, until they end or leave the file."""
+    for packed in requests_with_entries(answering, rows):
         for part in parts_of(answering, packed):
             yield _through_file(answering, part, packed.row["key"])
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,6 +20,9 @@ from pyspark.sql import functions as F
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.broker_checks import ExplainedPull, broker_checks, broker_code
+from pipeline.replay.driver_replay import requests_after_entries_here
+from pipeline.replay.entry_colocation import Row
+from pipeline.replay.expression_filters import pulls_into_messages
 from pipeline.replay.kernel_batches import (
     KERNEL_COLUMNS,
     Answering,
@@ -28,10 +32,10 @@ from pipeline.replay.kernel_batches import (
     parts_of,
     requests_with_entries,
 )
-from pipeline.replay.lmq import beyond_lmq_limit
-from pipeline.replay.message_texts import delivered
+from pipeline.replay.lmq import LMQ_PREFIX, beyond_lmq_limit, has_lmq_limit
+from pipeline.replay.message_texts import delivered, delivered_at
 from pipeline.replay.replay import At, RequestProfile, requests_after_entries
-from pipeline.requests.request_lines import SCHEMA
+from pipeline.requests.request_lines import REQUEST_ARROW
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
 from pipeline.tasks.local_rows import frame_of
@@ -107,9 +111,9 @@ class Explanation:
         return broker_code(self.traced.answer, self.pull.offset, self.settings) if self.refused is None else self.refused
 
 
-def traced_pulls(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[Traced]:
-    """Answer the packed requests of batches, as `answer_batches` does, one by one with the steps of the kernel."""
-    for part in (part for packed in requests_with_entries(answering, batches) for part in parts_of(answering, packed)):
+def traced_pulls(answering: Answering, rows: Iterator[Row]) -> Iterator[Traced]:
+    """Answer the packed requests of rows, as `answer_batches` does, one by one with the steps of the kernel."""
+    for part in (part for packed in requests_with_entries(answering, rows) for part in parts_of(answering, packed)):
         for number in range(len(part.refused)):
             one = slice(number, number + 1)
             alone = replace(part, packed=replace(part.packed, matrix=part.packed.matrix[one]), refused=part.refused[one])
@@ -138,9 +142,13 @@ class OneRequest:
     """
 
     pull: ExplainedPull
-    requests: DataFrame
+    requests: pa.Table
     at: At
     profile: RequestProfile
+
+    def frame(self, broker: OpenedBroker) -> DataFrame:
+        """The request as a DataFrame."""
+        return frame_of(broker.lake.spark, self.requests)
 
 
 def one_request(broker: OpenedBroker, pull: ExplainedPull, settings: PullSettings) -> OneRequest:
@@ -151,16 +159,25 @@ def one_request(broker: OpenedBroker, pull: ExplainedPull, settings: PullSetting
     """
     if pull.registered and pull.expression is None:
         pull = _with_registered_filter(broker, pull)
-    row = (
-        *(1, pull.group, pull.topic, pull.queue_id, pull.offset, pull.max_msg_nums),
-        *(pull.filter_type, pull.expression, pull.registered, pull.at, None, None, pull.recorded_max, None),
-    )
-    into_messages = pull.filter_type is not None and (pull.filter_type != TAG or settings.filter_support_retry)
+    row = {
+        "seq": 1,
+        "consumerGroup": pull.group,
+        "topic": pull.topic,
+        "queueId": pull.queue_id,
+        "queueOffset": pull.offset,
+        "maxMsgNums": pull.max_msg_nums,
+        "filterType": pull.filter_type,
+        "expression": pull.expression,
+        "registered": pull.registered,
+        "timestamp": pull.at,
+        "recordedMaxOffset": pull.recorded_max,
+    }
+    requests = pa.Table.from_pylist([row], REQUEST_ARROW)
     return OneRequest(
         pull=pull,
-        requests=broker.lake.spark.createDataFrame([row], SCHEMA),
+        requests=requests,
         at="recorded-max" if pull.recorded_max is not None else "snapshot" if pull.at is None else "request-time",
-        profile=RequestProfile(into_messages=into_messages, about=1),
+        profile=RequestProfile(into_messages=pulls_into_messages(requests, settings)[0].as_py(), about=1),
     )
 
 
@@ -177,21 +194,16 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, broker_settings: BrokerSe
     """
     settings = broker_settings.pull_settings()
     request = one_request(broker, pull, settings)
-    pull, requests = request.pull, request.requests
-    checks = broker_checks(broker, pull, broker_settings)
-    null_answers = beyond_lmq_limit(broker, requests, settings)
-    parts = requests_after_entries(broker, requests, at=request.at, settings=settings, with_entries=True, profile=request.profile)
-    # the pull is in one part: in the last one, if its filter looks into messages
-    traced = next(one for answering, frame in reversed(parts) for one in traced_pulls(answering, iter(frame.toArrow().to_batches())))
-    if null_answers is not None:
-        (row_or_null,) = null_answers(requests.select("seq", "topic", F.lit(True).alias("isAnswered"))).collect()
-        if not row_or_null["isAnswered"]:
-            traced = replace(traced, trace=None, answer=dict.fromkeys(traced.answer))
+    checks = broker_checks(broker, request.pull, broker_settings)
+    answering, rows = (_on_spark if broker.lake.has_session else _here)(broker, request, settings)
+    (traced,) = traced_pulls(answering, iter(rows))
+    if _is_beyond_lmq_limit(broker, request, settings):
+        traced = replace(traced, trace=None, answer=dict.fromkeys(traced.answer))
     return Explanation(
         broker=broker.name,
-        pull=pull,
+        pull=request.pull,
         settings=settings,
-        caps=parts[0][0].caps,
+        caps=answering.caps,
         traced=traced,
         messages=_messages(broker, traced),
         notes=checks.notes,
@@ -199,9 +211,32 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, broker_settings: BrokerSe
     )
 
 
+def _here(broker: OpenedBroker, request: OneRequest, settings: PullSettings) -> tuple[Answering, list[Row]]:
+    """The request after the entries that it scans, without Spark."""
+    [found] = requests_after_entries_here(broker, request.requests, at=request.at, settings=settings, with_entries=True)
+    return found
+
+
+def _on_spark(broker: OpenedBroker, request: OneRequest, settings: PullSettings) -> tuple[Answering, list[Row]]:
+    """The request after the entries that it scans."""
+    *_, (answering, frame) = requests_after_entries(
+        broker, request.frame(broker), at=request.at, settings=settings, with_entries=True, profile=request.profile
+    )
+    return answering, frame.toArrow().to_pylist()
+
+
+def _is_beyond_lmq_limit(broker: OpenedBroker, request: OneRequest, settings: PullSettings) -> bool:
+    if not (has_lmq_limit(settings) and request.pull.topic.startswith(LMQ_PREFIX)):
+        return False
+    requests = request.frame(broker)
+    null_answers = beyond_lmq_limit(broker, requests, settings)
+    answered = requests.select("seq", "topic", F.lit(True).alias("isAnswered"))
+    return null_answers is not None and not null_answers(answered).collect()[0]["isAnswered"]
+
+
 def _with_registered_filter(broker: OpenedBroker, pull: ExplainedPull) -> ExplainedPull:
-    of_group = (F.col("topic") == pull.topic) & (F.col("consumerGroup") == pull.group)
-    row = broker.table(t.CONSUMER_FILTER).where(of_group).first()
+    of_group = (pc.field("topic") == pull.topic) & (pc.field("consumerGroup") == pull.group)
+    row = next(iter(broker.rows(t.CONSUMER_FILTER, of_group).to_pylist()), None)
     if row is None:
         raise LakeError(
             f"consumerFilter.json: expected a filter of group {pull.group!r} for topic {pull.topic!r}, found none; give --expression"
@@ -217,10 +252,17 @@ def _messages(broker: OpenedBroker, traced: Traced) -> dict[tuple[int, int], Mes
     offsets, sizes = traced.block.physic_offsets[at], traced.block.sizes[at]
     if not len(at):
         return {}
+    wanted = {*zip(offsets.tolist(), sizes.tolist(), strict=True)}
+    rows = _texts_on_spark(broker, offsets, sizes) if broker.lake.has_session else delivered_at(broker, sorted({*offsets.tolist()}))
+    texts = {(row["physicOffset"], row["size"]): MessageTexts(tags=row["tags"], keys=row["keys"], msg_id=row["msgId"]) for row in rows}
+    return {entry: texts[entry] for entry in wanted & texts.keys()}
+
+
+def _texts_on_spark(broker: OpenedBroker, offsets: NDArray[np.int64], sizes: NDArray[np.int32]) -> list[Row]:
     entries = frame_of(broker.lake.spark, pa.table({"physicOffset": offsets, "size": sizes})).distinct()
     log = delivered(broker).where(F.col("physicOffset").between(int(offsets.min()), int(offsets.max())))
     found = log.join(F.broadcast(entries), ["physicOffset", "size"]).select("physicOffset", "size", "tags", "keys", "msgId").collect()
-    return {(row["physicOffset"], row["size"]): MessageTexts(tags=row["tags"], keys=row["keys"], msg_id=row["msgId"]) for row in found}
+    return [row.asDict() for row in found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,29 +7,21 @@ the result has the messages and bytes of a pull that found any.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
-from pipeline.capture.captured_requests import captured_requests
-from pipeline.capture.pull_checks import checked
 from pipeline.capture.recorded_minimum import from_deleted_files
-from pipeline.capture.replay_captured import captured_pulls
+from pipeline.embedded.relations import Relations, SparkRelations
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.drain import SIDES, Drained, drain
-from pipeline.replay.answer_lines import ANSWER_FIELDS
-from pipeline.replay.replay import At, RequestProfile
-from pipeline.replay.replay_job import answer, check_timestamps
+from pipeline.questions.what_if_pulls import FIELDS, SparkPulls, WhatIfPulls, what_if_pulls
+from pipeline.replay.replay import At
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.request_file import RequestFile, scan_file
-from pipeline.requests.request_source import read_requests
 from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings, PullSettings, camel_case
-from pipeline.tasks.computed_once import kept
+from pipeline.tasks.work import NoSessionError
 from udfs.pull.codes import ResponseCode
 
 # settings of MessageStoreConfig that are given by the lengths of the store's files
@@ -37,8 +29,6 @@ FIXED_BY_STORE: Final = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue"
 # settings in PullSettings that only PullMessageProcessor uses, after the store has answered
 _OF_PROCESSOR: Final = frozenset({"brokerId", "slaveReadEnable"})
 _SHOWN: Final = 3
-# fields that are compared where both sides have a status
-_FIELDS: Final = (*(name for name in ANSWER_FIELDS if name != "status"), "messages")
 # name -> SQL aggregate over the answers of one side
 MEASURES: Final = {
     "pulls that found messages": "count_if({side}.outcome = 'FOUND')",
@@ -52,6 +42,21 @@ MEASURES: Final = {
     "filters refused": "count_if({side}.error IS NOT NULL)",
     "answered null": "count_if({side}.outcome = 'null')",
 }
+_CHANGED: Final = "size(fields) > 0"
+_MEASURED: Final = ", ".join(f"{sql.format(side=f'`{side}`')} AS `{side} {name}`" for side in SIDES for name, sql in MEASURES.items())
+# queries over the answers of both sides, `what_if_pulls.WhatIfPulls.compared`
+_SUMS: Final = f"SELECT count(*) AS pulls, count_if({_CHANGED}) AS changed, {_MEASURED} FROM {{compared}}"
+_OUTCOMES: Final = (
+    f"SELECT `{SIDES[0]}`.outcome AS before, `{SIDES[1]}`.outcome AS after, count(*) AS pulls, count_if({_CHANGED}) AS changed "
+    f"FROM {{compared}} GROUP BY `{SIDES[0]}`.outcome, `{SIDES[1]}`.outcome"
+)
+_BY_FIELD: Final = "SELECT field, count(*) AS pulls FROM (SELECT explode(fields) AS field FROM {compared}) GROUP BY field"
+_FIRST: Final = f"SELECT * FROM {{compared}} WHERE {_CHANGED} ORDER BY seq LIMIT {_SHOWN}"
+# captured pulls that do not reach the store, by reason
+_REFUSED: Final = (
+    "SELECT refusedCode, checkError IS NOT NULL AS odd, count(*) AS pulls FROM {checked} "
+    "WHERE refusedCode IS NOT NULL OR checkError IS NOT NULL GROUP BY refusedCode, checkError IS NOT NULL ORDER BY refusedCode"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,32 +121,24 @@ def what_if(
     progress(f"reading {requests_path or 'the captured pulls'}")
     file = None if requests_path is None else scan_file(requests_path)
     both = [of(file) for of in settings_of]
-    requests, profile = _requests(broker, file, both[0], options)
+    pulls = what_if_pulls(broker, file, both[0], options)
     for side, side_settings in zip(SIDES, both, strict=True):
         progress(f"{side}: {side_settings.told_version}")
     progress("answering twice")
     pull = [settings.pull_settings() for settings in both]
     options.check_roles(*(one.broker_role for one in reversed(pull)))
-    answers = [
-        answer(broker, requests, options=options, settings=one, profile=profile).select("seq", _side(name))
-        for one, name in zip(pull, SIDES, strict=True)
-    ]
-    with kept(answers[0].join(answers[1], "seq").withColumn("fields", _differing())) as joined:
-        sums = joined.agg(F.count("*").alias("pulls"), F.count_if(_changed()).alias("changed"), *_measures()).collect()[0]
-        outcomes = (
-            joined.groupBy(F.col("current.outcome").alias("before"), F.col("proposed.outcome").alias("after"))
-            .agg(F.count("*"), F.count_if(_changed()))
-            .collect()
-        )
-        by_field = joined.select(F.explode("fields").alias("field")).groupBy("field").count().collect()
-        first = _first(broker, requests, joined, captured=file is None)
-        deleted = from_deleted_files(broker, captured_pulls(broker)) if file is None else 0
-        left_out = _left_out(broker, requests, both[0], options, sums["pulls"], captured=file is None)
+    with pulls.compared(pull) as compared:
+        (sums,) = compared.rows(_SUMS)
+        outcomes = compared.rows(_OUTCOMES)
+        by_field = compared.rows(_BY_FIELD)
+        first = _first(pulls, compared.rows(_FIRST))
+        deleted = 0 if pulls.captured is None else from_deleted_files(pulls.captured)
+        left_out = _left_out(pulls, options, sums["pulls"])
         drained = None
         if with_drain:
             progress("draining twice")
-            drained = drain(broker, requests, joined, pull, into_messages=profile.into_messages)
-    order = ("status", *_FIELDS)
+            drained = _drained(broker, pulls, compared, pull)
+    order = ("status", *FIELDS)
     measures = {name: (sums[f"{SIDES[0]} {name}"], sums[f"{SIDES[1]} {name}"]) for name in MEASURES}
     return WhatIf(
         settings={name: (both[0].value(name), both[1].value(name)) for name in sorted(given)},
@@ -151,37 +148,33 @@ def what_if(
         left_out=left_out,
         changed=sums["changed"],
         measures=measures,
-        outcomes=sorted((tuple(row) for row in outcomes), key=lambda row: (row[0] == row[1], -row[2], row)),
-        fields={row["field"]: row["count"] for row in sorted(by_field, key=lambda row: order.index(row["field"]))},
+        outcomes=sorted((tuple(row.values()) for row in outcomes), key=lambda row: (row[0] == row[1], -row[2], row)),
+        fields={row["field"]: row["pulls"] for row in sorted(by_field, key=lambda row: order.index(row["field"]))},
         first=first,
         drained=drained,
     )
 
 
-def _requests(
-    broker: OpenedBroker, file: RequestFile | None, settings: BrokerSettings, options: ReplayOptions
-) -> tuple[DataFrame, RequestProfile]:
-    if file is None:
-        return captured_requests(broker, settings).persist(), RequestProfile()
-    requests = read_requests(broker.lake.spark, file)
-    check_timestamps(requests, file, options)
-    return requests, RequestProfile(into_messages=file.has_other_filters, far=file.has_large_max, about=file.lines)
+def _drained(broker: OpenedBroker, pulls: WhatIfPulls, compared: Relations, settings: Sequence[PullSettings]) -> tuple[Drained, Drained]:
+    """The sums of draining under both sets of settings.
+
+    Raises:
+        NoSessionError: there is no session; only Spark drains.
+    """
+    if not isinstance(pulls, SparkPulls) or not isinstance(compared, SparkRelations):
+        raise NoSessionError("queues are drained")
+    return drain(broker, pulls.requests, compared.frames["compared"], settings, into_messages=pulls.profile.into_messages)
 
 
-def _left_out(
-    broker: OpenedBroker, requests: DataFrame, settings: BrokerSettings, options: ReplayOptions, answered: int, *, captured: bool
-) -> dict[str, int]:
+def _left_out(pulls: WhatIfPulls, options: ReplayOptions, answered: int) -> dict[str, int]:
     """Why pulls were not answered, and how many."""
     reasons: dict[str, int] = {}
-    if captured:
-        pulls = captured_pulls(broker)
-        refused = checked(broker, pulls, settings).where("refusedCode IS NOT NULL OR checkError IS NOT NULL")
-        for row in refused.groupBy("refusedCode", F.col("checkError").isNotNull().alias("odd")).count().orderBy("refusedCode").collect():
-            code = row["refusedCode"]
-            name = "" if code is None else f"{code} {ResponseCode(code).name}" if code in set(ResponseCode) else f"code {code}"
-            reasons[f"the broker refuses them: {name}" if name else "their checks fail"] = row["count"]
+    for row in () if pulls.captured is None else pulls.captured.rows(_REFUSED):
+        code = row["refusedCode"]
+        name = "" if code is None else f"{code} {ResponseCode(code).name}" if code in set(ResponseCode) else f"code {code}"
+        reasons[f"the broker refuses them: {name}" if name else "their checks fail"] = row["pulls"]
     if options.filters is not None:
-        others = requests.count() - answered
+        others = pulls.count() - answered
         reasons |= {f"their filter is none of {', '.join(sorted(options.filters))}": others} if others else {}
     return reasons
 
@@ -217,45 +210,21 @@ def notes_on(given: frozenset[str]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _side(name: str) -> Column:
-    """The fields of an answer that are compared and shown, as a struct with this name."""
-    outcome = F.coalesce("status", "exception", "error", F.lit("null")).alias("outcome")
-    numbers = [field for field in _FIELDS if field != "messages"]
-    return F.struct(outcome, "exception", "error", *numbers, "messagesOnDisk", F.col("entries.queueOffset").alias("messages")).alias(name)
-
-
-def _differing() -> Column:
-    """The names of the fields in which the answers of the two sides differ."""
-
-    def differs(field: str) -> Column:
-        return ~F.col(f"{SIDES[0]}.{field}").eqNullSafe(F.col(f"{SIDES[1]}.{field}"))
-
-    both_answer = F.col(f"{SIDES[0]}.nextBeginOffset").isNotNull() & F.col(f"{SIDES[1]}.nextBeginOffset").isNotNull()
-    outcome = F.when(differs("outcome"), F.lit("status"))
-    return F.array_compact(F.array(outcome, *[F.when(both_answer & differs(field), F.lit(field)) for field in _FIELDS]))
-
-
-def _changed() -> Column:
-    return F.size("fields") > 0
-
-
-def _measures() -> list[Column]:
-    """The measures of both sides as aggregates with the names "side measure"."""
-    return [F.expr(sql.format(side=f"`{side}`")).alias(f"{side} {name}") for side in SIDES for name, sql in MEASURES.items()]
-
-
-def _first(broker: OpenedBroker, requests: DataFrame, joined: DataFrame, *, captured: bool) -> list[dict[str, Any]]:
-    few = joined.where(_changed()).orderBy("seq").limit(_SHOWN).collect()
-    lines = requests.where(F.col("seq").isin([row["seq"] for row in few])).select("seq", "line").collect() if few else []
-    requested = {row["seq"]: json.loads(row["line"])["request"] for row in lines}
-    ids: dict[int, str] = {}
-    if captured and requested:
-        ids = {row["seq"]: row["requestId"] for row in captured_pulls(broker).where(F.col("seq").isin([*requested])).collect()}
+def _first(pulls: WhatIfPulls, few: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Pulls with different answers, from rows of `compared`."""
+    if not few:
+        return []
+    seqs = [row["seq"] for row in few]
+    requested = pulls.objects(seqs)
+    ids: dict[int, str] | None = None
+    if pulls.captured is not None:
+        listed = ", ".join(map(str, seqs))
+        ids = {row["seq"]: row["requestId"] for row in pulls.captured.rows(f"SELECT seq, requestId FROM {{pulls}} WHERE seq IN ({listed})")}
     return [
         {
-            **({"requestId": ids[row["seq"]]} if captured else {"line": row["seq"]}),
+            **({"line": row["seq"]} if ids is None else {"requestId": ids[row["seq"]]}),
             "request": requested[row["seq"]],
-            **{side: _shown(row[side].asDict()) for side in SIDES},
+            **{side: _shown(row[side]) for side in SIDES},
             "fields": list(row["fields"]),
         }
         for row in few
@@ -267,4 +236,4 @@ def _shown(side: dict[str, Any]) -> Any:
     for name in ("error", "exception"):
         if side[name] is not None:
             return {name: side[name]}
-    return None if side["outcome"] == "null" else {"status": side["outcome"], **{field: side[field] for field in _FIELDS}}
+    return None if side["outcome"] == "null" else {"status": side["outcome"], **{field: side[field] for field in FIELDS}}

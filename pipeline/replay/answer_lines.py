@@ -22,7 +22,7 @@ ANSWER_FIELDS = (
     "msgCount4Commercial",
     "diskFallBehind",
 )
-_ERROR_TEXTS = {
+ERROR_TEXTS = {
     SUBSCRIPTION_PARSE_FAILED: "the filter's expression does not parse",
     FILTER_DATA_NOT_EXIST: "the group has registered no filter for the topic, or the broker has forgotten it",
     NEVER_WOKEN: "the broker holds the pull, and nothing wakes it",
@@ -45,7 +45,7 @@ def response_json(*, messages: Column | None, rules: PullRules = DEFAULT_RULES) 
     answer = F.to_json(F.struct(*fields), keep_nulls)
     if messages is not None:
         answer = F.concat(F.regexp_replace(answer, r"\}$", ',"messages":'), messages, F.lit("}"))
-    text = F.element_at(F.create_map(*[F.lit(part) for pair in _ERROR_TEXTS.items() for part in pair]), F.col("error"))
+    text = F.element_at(F.create_map(*[F.lit(part) for pair in ERROR_TEXTS.items() for part in pair]), F.col("error"))
     return (
         F.when(F.col("error").isNotNull(), F.to_json(F.struct("error", text.alias("message"))))
         .when(F.col("exception").isNotNull(), F.to_json(F.struct("exception")))

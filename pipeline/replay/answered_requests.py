@@ -10,7 +10,7 @@ import json
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -38,6 +38,8 @@ _ANSWER = -1
 _NO_MESSAGES = "[]"
 _JSON = json.JSONDecoder()
 _SPACE, _COLON, _COMMA = (re.compile(rf"[ \t\n\r]*{sign}[ \t\n\r]*") for sign in ("", ":", ",?"))
+# number of the line, JSON, and error code of an answer
+Answer = tuple[int, bytes, str | None]
 _RESULT = (
     f"{PART}, answers BIGINT, errors MAP<STRING, BIGINT>, kinds MAP<STRING, BIGINT>, "
     "first ARRAY<STRUCT<number: BIGINT, recorded: STRING, ours: STRING, fields: ARRAY<STRING>>>"
@@ -124,35 +126,54 @@ def write_and_compare(
     task = F.expr(f"CAST(seq DIV {lines_a_task} AS INT)")
     of_lines = ours.repartitionById(len(file.chunks), task).sortWithinPartitions("seq", "position")
     parts = None if out is None else out.parts
-    rows = of_lines.mapInArrow(partial(_of_task, file, parts, with_comparison), _RESULT).collect()
+    found = of_lines.mapInArrow(partial(_of_batches, file, parts, with_comparison), _RESULT).collect()
+    return _joined([row.asDict() for row in found], out, with_comparison=with_comparison)
+
+
+def write_and_compare_here(
+    file: RequestFile, answers: Iterable[Answer], out: OutputFile | None, *, with_comparison: bool
+) -> tuple[dict[str | None, int], Comparison | None]:
+    """As `write_and_compare`, for answers of the driver in the order of their lines."""
+    rows = _of_task(file, answers, None if out is None else out.parts, compares=with_comparison).to_pylist()
+    return _joined(rows, out, with_comparison=with_comparison)
+
+
+def _joined(
+    rows: list[dict[str, Any]], out: OutputFile | None, *, with_comparison: bool
+) -> tuple[dict[str | None, int], Comparison | None]:
+    """The result of all tasks, whose parts are joined into `out`, from their rows of _RESULT."""
     if out is not None:
-        join_parts([row.asDict() for row in rows], out)
+        join_parts(rows, out)
     total = _Counts()
-    for row in sorted(rows, key=lambda row: row["part"]):
+    for row in sorted(rows, key=lambda row: int(row["part"])):
         total.answers += row["answers"]
-        total.errors.update(row["errors"])
-        total.kinds.update(row["kinds"])
-        total.first += [Difference(*difference) for difference in row["first"]]
+        total.errors.update(dict(row["errors"]))
+        total.kinds.update(dict(row["kinds"]))
+        total.first += [Difference(*(difference[name] for name in Difference._fields)) for difference in row["first"]]
     del total.first[_SHOWN_DIFFERENCES:]
     without_error = total.answers - total.errors.total()
     errors: list[tuple[str | None, int]] = [*total.errors.items(), *([(None, without_error)] if without_error else [])]
     return dict(errors), total.comparison() if with_comparison else None
 
 
-def _of_task(file: RequestFile, parts: str | None, compares: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _of_batches(file: RequestFile, parts: str | None, compares: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield _of_task(file, _whole_answers(batches), parts, compares=compares)
+
+
+def _of_task(file: RequestFile, answers: Iterable[Answer], parts: str | None, *, compares: bool) -> pa.RecordBatch:
     """Write and compare the lines of one task; gives one row of _RESULT."""
     counts = _Counts()
-    texts = _answered(file, compares, counts, batches)
+    texts = _answered(file, compares, counts, answers)
     part = {"part": 0, "name": "", "size": sum(0 for _ in texts)} if parts is None else write_part(parts, texts)
     first = [difference._asdict() for difference in counts.first]
     row = part | {"answers": counts.answers, "errors": list(counts.errors.items()), "kinds": list(counts.kinds.items()), "first": first}
-    yield pa.RecordBatch.from_pylist([row], schema=arrow_of(_RESULT))
+    return pa.RecordBatch.from_pylist([row], schema=arrow_of(_RESULT))
 
 
-def _answered(file: RequestFile, compares: bool, counts: _Counts, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+def _answered(file: RequestFile, compares: bool, counts: _Counts, answers: Iterable[Answer]) -> Iterator[bytes]:
     """The lines with their answers; adds what is found to `counts`."""
     lines = _Lines(file)
-    for seq, response, error in _whole_answers(batches):
+    for seq, response, error in answers:
         line = lines.line(seq)
         counts.answers += 1
         if error is not None:
@@ -162,8 +183,8 @@ def _answered(file: RequestFile, compares: bool, counts: _Counts, batches: Itera
         yield with_response(line, response)
 
 
-def _whole_answers(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes, str | None]]:
-    """Each answer with its messages: number of the line, JSON and error, from answers that precede the fragments of their messages."""
+def _whole_answers(batches: Iterator[pa.RecordBatch]) -> Iterator[Answer]:
+    """Each answer with its messages, from answers that precede the fragments of their messages."""
     rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
     for seq, of_line in groupby(rows, itemgetter(0)):
         (_, _, response, error), *messages = of_line

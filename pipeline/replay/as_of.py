@@ -9,10 +9,9 @@ decreases, so a binary search finds the one segment that holds the wanted entry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.entry_colocation import Colocated, after_stored, colocated, rows_of
+from pipeline.replay.entry_colocation import Colocated, Row, after_stored, by_rows, colocated
 from pipeline.replay.touched_segments import TouchedSegments, only_touched
 from pipeline.requests.packing import NO_KEY, SCHEMA, Col, Matrix, Packed, Place, packed_again
 from pipeline.schema import tables as t
@@ -29,13 +28,15 @@ from pipeline.tasks.computed_once import computed_once
 from store_format.queue.consume_queue import units_of
 
 Placed = tuple[NDArray[np.int64], NDArray[np.bool_]]
-Stored = tuple[dict[str, Any], ...]
+Stored = tuple[Row, ...]
 _QUEUE = ("topic", "queueId")
-_SEGMENT = (*_QUEUE, "key")
-_PART = ("key",)
+SEGMENT = (*_QUEUE, "key")
+PART = ("key",)
+# columns that order the rows of a part
+IN_PART = ("run", *_QUEUE)
 # Requests that want the log end are sent by parts of the log of so many bytes: a part's records take at most 12 MB, and the requests of a
 # queue's segment come in few pieces. By the runs of records, which are smaller, a million requests came in 80,000 pieces.
-_PART_BYTES = 64 << 20
+PART_BYTES = 64 << 20
 # A queue's entries are in the order of the log: ConsumeQueue.putMessagePositionInfo rejects an entry older than the last one. So the first
 # entry's physicOffset is a lower bound for the ends of the segment's messages. Units before a queue's first message have physicOffset 0.
 _LEAST_PLACE = "coalesce(try_cast(conv(hex(substring(entries, 1, 8)), 16, 10) AS BIGINT), 0)"
@@ -54,21 +55,20 @@ def with_bounds_as_of(
         times: the least and the greatest time of the requests, if only the parts of the store that they need are to be read; else None.
     """
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
-    placed = _with_index(segments, "minStoreTimestamp", packed).mapInArrow(_place_by_time, SCHEMA)
+    placed = _with_index(segments, "minStoreTimestamp", packed).mapInArrow(partial(by_rows, place_by_time), SCHEMA)
     log = broker.table(t.COMMIT_LOG_SEGMENT)
-    parts = _Index.of_log(log)
+    parts = Index.of_log(log.groupBy(_part_of_run().alias("part")).agg(F.min("minStoreTimestamp").alias("least")).toArrow())
     if times is not None:
         placed = computed_once(placed, eager=False)
         touched = TouchedSegments.of(placed.select("topic", "queueId", F.col("key").alias("segment")), "segment")
         segments = only_touched(segments, touched)
         first, last = parts.last_at_most(np.array([time or 0 for time in times], np.int64)).tolist()
-        log = log.where(F.col("firstPhysicOffset").between(first * _PART_BYTES, (last + 1) * _PART_BYTES - 1))
+        log = log.where(F.col("firstPhysicOffset").between(first * PART_BYTES, (last + 1) * PART_BYTES - 1))
     stamps = segments.select("topic", "queueId", F.col("segment").alias("key"), F.col("firstQueueOffset").alias("first"), "storeTimestamps")
-    to_parts = partial(_placed_after_stored, _SEGMENT, _times_of_segment, partial(_set_max_offset, Col.TIME, parts.place_by_time))
-    bounded = after_stored(stamps, placed, _SEGMENT).mapInArrow(to_parts, SCHEMA)
+    bounded = after_stored(stamps, placed, SEGMENT).mapInArrow(partial(by_rows, partial(set_max_offset_by_time, parts)), SCHEMA)
     ends = log.select(_part_of_run().alias("key"), F.col("firstPhysicOffset").alias("run"), "ends", "storeTimestamps")
-    to_entries = partial(_placed_after_stored, _PART, partial(_ends_of_log, log_start), partial(_set_log_end, place))
-    return after_stored(ends, bounded, _PART, "run", *_QUEUE).mapInArrow(to_entries, SCHEMA)
+    to_entries = partial(by_rows, partial(set_log_end_by_time, log_start, place))
+    return after_stored(ends, bounded, PART, *IN_PART).mapInArrow(to_entries, SCHEMA)
 
 
 def with_bounds_of_slave(
@@ -86,10 +86,11 @@ def with_bounds_of_slave(
     """
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     segments = segments.join(F.broadcast(queues), ["topic", "queueId"], "left_semi")
-    placed = _with_index(segments, _LEAST_PLACE, packed).mapInArrow(partial(_place_by_log_end, log_start, lag_bytes), SCHEMA)
+    by_log_end = partial(by_rows, partial(_place_by_log_end, log_start, lag_bytes))
+    placed = _with_index(segments, _LEAST_PLACE, packed).mapInArrow(by_log_end, SCHEMA)
     entries = segments.selectExpr("topic", "queueId", "segment AS key", "firstQueueOffset AS first", "entryCount", "entries")
-    to_entries = partial(_placed_after_stored, _SEGMENT, _ends_of_segment, partial(_set_max_offset, Col.LOG_END, place))
-    return after_stored(entries, placed, _SEGMENT).mapInArrow(to_entries, SCHEMA)
+    to_entries = partial(_staged_after_stored, SEGMENT, _ends_of_segment, partial(_set_max_offset, Col.LOG_END, place))
+    return after_stored(entries, placed, SEGMENT).mapInArrow(partial(by_rows, to_entries), SCHEMA)
 
 
 def _with_index(segments: DataFrame, least: str, packed: DataFrame) -> DataFrame:
@@ -105,7 +106,7 @@ def _with_index(segments: DataFrame, least: str, packed: DataFrame) -> DataFrame
 
 
 @dataclass(frozen=True, slots=True)
-class _Index:
+class Index:
     """Index of a queue's segments or of the log's parts.
 
     Attributes:
@@ -117,23 +118,22 @@ class _Index:
     least: NDArray[np.int64]
 
     @classmethod
-    def of_log(cls, log: DataFrame) -> _Index:
-        """The index of the commit log's parts."""
-        rows = log.groupBy(_part_of_run().alias("part")).agg(F.min("minStoreTimestamp")).orderBy("part").toArrow()
-        keys, least = (column.to_numpy() for column in rows.columns)
+    def of_log(cls, parts: pa.Table) -> Index:
+        """The index of the commit log's parts, from `part` and the `least` timestamp of each."""
+        keys, least = (parts.sort_by("part")[name].to_numpy() for name in ("part", "least"))
         return cls(keys, _from_here_on(least))
 
     def last_at_most(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each time, the key of the last segment or part with a value <= time; NO_KEY where there is none."""
         return np.append(np.int64(NO_KEY), self.keys)[np.searchsorted(self.least, times, side="right")]
 
-    def place_by_time(self, matrix: Matrix) -> Placed:
+    def by_time(self, matrix: Matrix) -> Placed:
         """The key of each request by its time."""
         return self.last_at_most(matrix[:, Col.TIME]), np.zeros(len(matrix), np.bool_)
 
 
 def _part_of_run() -> Column:
-    return F.expr(f"firstPhysicOffset DIV {_PART_BYTES}")
+    return F.expr(f"firstPhysicOffset DIV {PART_BYTES}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,37 @@ def _from_here_on(stamps: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.minimum.accumulate(stamps[::-1])[::-1]
 
 
-def _placed_after_stored(
-    key: tuple[str, ...], steps_of: Callable[[Stored], _Steps], stage: Callable[[_Steps, Matrix], Placed], batches: Iterator[pa.RecordBatch]
+def place_by_time(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    """Pack the requests of rows with `index` again, by the last segment that has a timestamp <= the request's time.
+
+    `index` has the number and the least timestamp of each segment of the queue.
+    """
+    return packed_again(_placed(row["index"] or [], Packed.of(row), Col.TIME) for row in rows)
+
+
+def set_max_offset_by_time(parts: Index, rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    """Set maxOffset as of each request's time, and pack the requests again by the part of the log that has their log end.
+
+    Args:
+        parts: of the log.
+        rows: of requests by the keys of `place_by_time`, after rows with `first` (queue offset) and `storeTimestamps` of their segments.
+    """
+    return _staged_after_stored(SEGMENT, _times_of_segment, partial(_set_max_offset, Col.TIME, parts.by_time), rows)
+
+
+def set_log_end_by_time(log_start: int, place: Place, rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    """Set the log end as of each request's time, and pack the requests again by the keys that `place` gives.
+
+    Args:
+        log_start: first offset of the commit log.
+        place: gives the keys.
+        rows: of requests by the keys of `set_max_offset_by_time`, after rows with `ends` and `storeTimestamps` of the runs in their part.
+    """
+    return _staged_after_stored(PART, partial(_ends_of_log, log_start), partial(_set_log_end, place), rows)
+
+
+def _staged_after_stored(
+    key: tuple[str, ...], steps_of: Callable[[Stored], _Steps], stage: Callable[[_Steps, Matrix], Placed], rows: Iterable[Row]
 ) -> Iterator[pa.RecordBatch]:
     """Apply a stage to the packed rows after the stored rows of their key, and pack the requests again by the keys that the stage returns.
 
@@ -167,9 +196,9 @@ def _placed_after_stored(
         key: names of the key's columns.
         steps_of: gives the steps of the stored rows of a key.
         stage: changes the matrix of requests, and gives the next key of each request and whether it is wide.
-        batches: rows as `after_stored` sorts them.
+        rows: as `after_stored` sorts them.
     """
-    return packed_again(_staged(colocated(rows_of(batches), key, *_QUEUE), steps_of, stage))
+    return packed_again(_staged(colocated(rows, key, *_QUEUE), steps_of, stage))
 
 
 def _staged(
@@ -182,24 +211,19 @@ def _staged(
         yield packed, *stage(steps, packed.matrix)
 
 
-def _place_by_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pack the requests of rows with `index` again, by the last segment that has a timestamp <= the request's time."""
-    return packed_again(_placed(row["index"] or [], Packed.of(row), Col.TIME) for batch in batches for row in batch.to_pylist())
-
-
-def _place_by_log_end(log_start: int, lag_bytes: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _place_by_log_end(log_start: int, lag_bytes: int, rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
     """Shorten the log of each request by the slave lag, and pack the requests by the last segment with a message in that log."""
 
     def cut(packed: Packed) -> Packed:
         packed.matrix[:, Col.LOG_END] = np.maximum(packed.matrix[:, Col.LOG_END] - lag_bytes, log_start)
         return packed
 
-    return packed_again(_placed(row["index"] or [], cut(Packed.of(row)), Col.LOG_END) for batch in batches for row in batch.to_pylist())
+    return packed_again(_placed(row["index"] or [], cut(Packed.of(row)), Col.LOG_END) for row in rows)
 
 
 def _placed(index: list[dict[str, int]], packed: Packed, column: Col) -> tuple[Packed, NDArray[np.int64], NDArray[np.bool_]]:
     starts, least = (np.array([entry[name] for entry in index], np.int64) for name in ("segment", "least"))
-    keys = _Index(starts, _from_here_on(least)).last_at_most(packed.matrix[:, column])
+    keys = Index(starts, _from_here_on(least)).last_at_most(packed.matrix[:, column])
     return packed, keys, np.zeros(len(keys), np.bool_)
 
 

@@ -5,7 +5,7 @@ A join would send the stored row, with thousands of entries, to Python once for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.requests.packing import REQUEST_BYTES, ROW_REQUESTS, Packed
+
+Row = dict[str, Any]
 
 
 class Colocated(NamedTuple):
@@ -26,8 +28,8 @@ class Colocated(NamedTuple):
         packed: the requests.
     """
 
-    stored: tuple[dict[str, Any], ...]
-    row: dict[str, Any]
+    stored: tuple[Row, ...]
+    row: Row
     packed: Packed
 
 
@@ -44,12 +46,27 @@ def after_stored(stored: DataFrame, packed: DataFrame, key: tuple[str, ...], *th
     return both.repartition(*key).sortWithinPartitions(*key, F.expr("requests IS NOT NULL"), *then_by)
 
 
-def rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+def rows_in_order(stored: Iterable[Row], packed: Iterable[Row], key: tuple[str, ...], *then_by: str) -> list[Row]:
+    """As `after_stored`, for few rows that the driver has."""
+
+    def place(row: Row) -> tuple[Any, ...]:
+        values = [row.get(name) for name in then_by]  # NULL comes first, as in Spark
+        return *(row[name] for name in key), row["requests"] is not None, *((value is not None, value) for value in values)
+
+    return sorted([*({"requests": None} | row for row in stored), *packed], key=place)
+
+
+def rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
     """The rows of Arrow batches, as dicts."""
     return (row for batch in batches for row in batch.to_pylist())
 
 
-def colocated(rows: Iterator[dict[str, Any]], key: tuple[str, ...], *then_by: str) -> Iterator[Colocated]:
+def by_rows(step: Callable[[Iterator[Row]], Iterator[pa.RecordBatch]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Apply a step to the rows of a task's batches."""
+    return step(rows_of(batches))
+
+
+def colocated(rows: Iterable[Row], key: tuple[str, ...], *then_by: str) -> Iterator[Colocated]:
     """Read rows in the order of `after_stored`: packed requests, each with the stored rows of their key.
 
     Small packed rows of one key are joined, because each call of the kernel has a fixed cost.
@@ -60,7 +77,7 @@ def colocated(rows: Iterator[dict[str, Any]], key: tuple[str, ...], *then_by: st
         then_by: columns that must be equal in packed rows that are joined.
     """
     for _, of_key in groupby(rows, key=itemgetter(*key)):
-        stored: tuple[dict[str, Any], ...] = ()
+        stored: tuple[Row, ...] = ()
         for (is_packed, *_), alike in groupby(of_key, key=lambda row: (row["requests"] is not None, *(row.get(name) for name in then_by))):
             if not is_packed:
                 stored = tuple(alike)
@@ -69,9 +86,9 @@ def colocated(rows: Iterator[dict[str, Any]], key: tuple[str, ...], *then_by: st
                 yield Colocated(stored, together[0], Packed.joined([Packed.of(row) for row in together]))
 
 
-def _bounded(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def _bounded(rows: Iterator[Row]) -> Iterator[list[Row]]:
     """Group packed rows into lists, each with about as many requests as one full packed row."""
-    together: list[dict[str, Any]] = []
+    together: list[Row] = []
     size = 0
     for row in rows:
         together.append(row)

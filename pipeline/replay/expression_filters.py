@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay.entry_colocation import Row
 from pipeline.replay.touched_segments import range_condition
 from pipeline.requests.packing import SCHEMA, Col, Packed, Repacker
 from pipeline.schema import tables as t
@@ -56,10 +57,36 @@ def looks_into_messages(settings: PullSettings) -> Column:
     return (other | retry) if settings.filter_support_retry else other
 
 
+def pulls_into_messages(requests: pa.Table, settings: PullSettings) -> pa.ChunkedArray:
+    """As `looks_into_messages`, for requests on the driver."""
+    kind = requests["filterType"]
+    others = pc.fill_null(pc.not_equal(kind, TAG), False)
+    if not settings.filter_support_retry:
+        return others
+    return pc.or_(others, pc.and_(pc.is_valid(kind), pc.starts_with(requests["topic"], RETRY_GROUP_TOPIC_PREFIX)))
+
+
 def with_filter_text(requests: DataFrame) -> DataFrame:
     """Requests with `expression` replaced by the whole filter as JSON: filterType, expression, registeredBy."""
     by_group = F.when(F.col("registered"), F.col("consumerGroup"))
     return requests.withColumn("expression", F.to_json(F.struct("filterType", "expression", by_group.alias("registeredBy"))))
+
+
+def pulls_with_filter_text(requests: pa.Table) -> pa.Table:
+    """As `with_filter_text`, for requests on the driver."""
+    rows = requests.select(["filterType", "expression", "registered", "consumerGroup"]).to_pylist()
+    texts = [
+        json.dumps(
+            {
+                "filterType": row["filterType"],
+                "expression": row["expression"],
+                "registeredBy": row["consumerGroup"] if row["registered"] else None,
+            }
+        )
+        for row in rows
+    ]
+    place = requests.column_names.index("expression")
+    return requests.set_column(place, "expression", pa.array(texts, pa.string()))
 
 
 def filter_of(text: str) -> PullFilter:
@@ -74,10 +101,10 @@ def filter_rules(broker: OpenedBroker, settings: PullSettings) -> FilterRules:
     Raises:
         SettingsError: the settings make no valid bloom filter; no broker starts with them.
     """
-    registered = broker.table(t.CONSUMER_FILTER).orderBy("topic", "consumerGroup")
-    rows = broker.remembered("filters", [t.CONSUMER_FILTER], registered.collect)
+    registered = [("topic", "ascending"), ("consumerGroup", "ascending")]
+    rows = broker.remembered("filters", [t.CONSUMER_FILTER], lambda: broker.rows(t.CONSUMER_FILTER).sort_by(registered).to_pylist())
     topics = [
-        FilterDataMapByTopic(topic, tuple(_filter_data(row.asDict()) for row in of_topic))
+        FilterDataMapByTopic(topic, tuple(map(_filter_data, of_topic)))
         for topic, of_topic in groupby(rows, key=lambda row: str(row["topic"]))
     ]
     rate, consumers = settings.max_error_rate_of_bloom_filter, settings.expect_consumer_num_use_filter
@@ -92,7 +119,7 @@ def filter_rules(broker: OpenedBroker, settings: PullSettings) -> FilterRules:
     return FilterRules(manager=manager, support_retry=settings.filter_support_retry, retry=settings.retry_rules)
 
 
-def _filter_data(row: dict[str, Any]) -> ConsumerFilterData:
+def _filter_data(row: Row) -> ConsumerFilterData:
     positions, bits = row["bloomBitPositions"], row["bloomBitNum"]
     bloom = None if bits is None else BloomFilterData(bitPos=None if positions is None else tuple(positions), bitNum=bits)
     names = ("topic", "consumerGroup", "expression", "expressionType", "bornTime", "deadTime", "clientVersion")
@@ -113,12 +140,13 @@ def split_by_condition(rules: FilterRules, batches: Iterator[pa.RecordBatch]) ->
     The column `condition` is NULL where the filter has no condition on messages.
     """
     for batch in batches:
-        rows = [part for row in batch.to_pylist() for part in _split(rules, row)]
+        rows = [part for row in batch.to_pylist() for part in split(rules, row)]
         if rows:
             yield pa.RecordBatch.from_pylist(rows, schema=_SPLIT_ARROW)
 
 
-def _split(rules: FilterRules, row: dict[str, Any]) -> list[dict[str, Any]]:
+def split(rules: FilterRules, row: Row) -> list[Row]:
+    """As `split_by_condition`, for one packed row."""
     texts = [_condition_text(rules, row["topic"], text) for text in row["filters"]]
     different = list(dict.fromkeys(texts))
     packed, repacker = Packed.of(row), Repacker()
@@ -148,29 +176,32 @@ def with_verdicts(broker: OpenedBroker, placed: DataFrame, rules: FilterRules, s
     properties = properties.where(range_condition(wanted, "segment"))
     if wanted.limit(_FEW_SEGMENTS + 1).count() <= _FEW_SEGMENTS:
         wanted = F.broadcast(wanted)
-    judged = properties.join(wanted, ["topic", "queueId", "segment"]).mapInArrow(partial(judge, rules), _JUDGED)
+    judged = properties.join(wanted, ["topic", "queueId", "segment"]).mapInArrow(partial(_judge_batches, rules), _JUDGED)
     verdicts = judged.groupBy(*_KEY).agg(F.collect_list(F.struct("firstQueueOffset", "verdicts")).alias("verdicts"))
     return placed.join(verdicts, list(_KEY), "left")
 
 
-def judge(rules: FilterRules, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _judge_batches(rules: FilterRules, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (judged for batch in batches for judged in judge(rules, batch.to_pylist()))
+
+
+def judge(rules: FilterRules, stored: Sequence[Row]) -> Iterator[pa.RecordBatch]:
     """Evaluate the conditions of each row of consume_queue_properties on its messages; gives a batch for each condition."""
-    for batch in batches:
-        rows_of_condition: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-        for row in batch.to_pylist():
-            for text in row["conditions"]:
-                rows_of_condition[row["topic"] if text == _OF_RETRY_TOPIC else "", text].append(row)
-        for (topic, text), rows in rows_of_condition.items():
-            condition = Condition(expression=None if text == _OF_RETRY_TOPIC else text)
-            lengths = [np.frombuffer(row["lengths"], "<i4") for row in rows]
-            properties = np.concatenate([np.frombuffer(row["properties"], np.uint8) for row in rows])
-            verdicts = rules.verdicts(topic, condition, np.concatenate(lengths), properties)
-            parts = np.split(verdicts, np.cumsum([len(one) for one in lengths])[:-1])
-            judged = [row | {"condition": text, "verdicts": part.tobytes()} for row, part in zip(rows, parts, strict=True)]
-            yield pa.RecordBatch.from_pylist(judged, schema=_JUDGED_ARROW)
+    rows_of_condition: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in stored:
+        for text in row["conditions"]:
+            rows_of_condition[row["topic"] if text == _OF_RETRY_TOPIC else "", text].append(row)
+    for (topic, text), rows in rows_of_condition.items():
+        condition = Condition(expression=None if text == _OF_RETRY_TOPIC else text)
+        lengths = [np.frombuffer(row["lengths"], "<i4") for row in rows]
+        properties = np.concatenate([np.frombuffer(row["properties"], np.uint8) for row in rows])
+        verdicts = rules.verdicts(topic, condition, np.concatenate(lengths), properties)
+        parts = np.split(verdicts, np.cumsum([len(one) for one in lengths])[:-1])
+        judged = [row | {"condition": text, "verdicts": part.tobytes()} for row, part in zip(rows, parts, strict=True)]
+        yield pa.RecordBatch.from_pylist(judged, schema=_JUDGED_ARROW)
 
 
-def verdicts_of(row: dict[str, Any], first_offset: int, count: int) -> Verdicts | None:
+def verdicts_of(row: Row, first_offset: int, count: int) -> Verdicts | None:
     """The verdicts in a row of `with_verdicts` on `count` entries from `first_offset` on; None where the row has no condition.
 
     Raises:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.replay import entry_colocation
+from pipeline.replay.entry_colocation import Row, colocated
 from pipeline.replay.expression_filters import filter_of, verdicts_of
 from pipeline.replay.segment_files import with_segments
 from pipeline.requests.packing import Col, Matrix, Packed
@@ -104,29 +104,28 @@ class RequestsWithEntries:
         units: the extension units of the entries; None where entries have none.
     """
 
-    row: dict[str, Any]
+    row: Row
     packed: Packed
     block: gm.Block
     units: UnitColumns | None
 
 
-def requests_with_entries(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[RequestsWithEntries]:
-    """Read batches in which each key's entries row precedes its requests: the packed requests, each with their entries."""
+def requests_with_entries(answering: Answering, rows: Iterator[Row]) -> Iterator[RequestsWithEntries]:
+    """Read rows in which each key's entries row precedes its requests: the packed requests, each with their entries."""
     of_key: tuple[tuple[dict[str, Any], ...], gm.Block, UnitColumns | None] | None = None
-    rows = entry_colocation.rows_of(batches)
     if answering.segment_files:
         rows = with_segments(answering.segment_files, rows)
-    for stored, row, packed in entry_colocation.colocated(rows, ENTRIES_KEY, "condition"):
+    for stored, row, packed in colocated(rows, ENTRIES_KEY, "condition"):
         if of_key is None or of_key[0] is not stored:
             of_key = stored, *_block(stored[0]["blocks"] if stored else None, with_extension=answering.with_extension)
         yield RequestsWithEntries(row, packed, *of_key[1:])
 
 
-def answer_batches(answering: Answering, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Answer the packed requests of batches in which each key's entries row precedes its requests; gives rows of ANSWER_SCHEMA."""
+def answer_batches(answering: Answering, rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
+    """Answer the packed requests of rows in which each key's entries row precedes its requests; gives rows of ANSWER_SCHEMA."""
     done: list[KernelAnswers] = []
     count = 0
-    for packed in requests_with_entries(answering, batches):
+    for packed in requests_with_entries(answering, rows):
         for answered in _answer_row(answering, packed):
             done.append(answered)
             count += len(answered.matrix) + len(answered.entries[0]) // _ENTRIES_AN_ANSWER

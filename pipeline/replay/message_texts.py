@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,11 +32,29 @@ _BLOCKS = "block BIGINT, isWanted BOOLEAN, keys BINARY, texts ARRAY<STRING>, run
 _KEY = np.dtype([("physicOffset", "<i8"), ("size", "<i4")])
 _RUN = np.dtype([("seq", "<i8"), ("position", "<i4"), ("count", "<i4")])
 Keys = NDArray[np.void]
+# fields of a message in an answer, and the columns of `delivered` that they come from
+MESSAGE_FIELDS: Final = {
+    "queueOffset": "queueOffset",
+    "physicOffset": "messagePhysicOffset",
+    "startOffset": "startOffset",
+    "storeSize": "size",
+    "msgId": "msgId",
+    "tags": "tags",
+    "keys": "keys",
+    "bodyCrc": "bodyCrc",
+    "storeTimestamp": "storeTimestamp",
+    "rawCrc32": "recordCrc32",
+}
 _FRAGMENTS = "seq BIGINT, position INT, fragment STRING"
 
 
 class LostMessageError(UnusableInputError):
     """An entry of an answer points to bytes of the log that no table has."""
+
+    @classmethod
+    def of(cls, lake: str, offset: int, size: int) -> LostMessageError:
+        """The error about an entry with this physicOffset and size."""
+        return cls(f"{lake}: expected a record of {size} bytes at commit log offset {offset}, as its queue says, found none")
 
 
 def delivered(broker: OpenedBroker) -> DataFrame:
@@ -57,6 +76,26 @@ def delivered(broker: OpenedBroker) -> DataFrame:
     )
     odd = broker.table(t.ODD_ENTRY).select(*records.columns)
     return records.unionByName(odd)
+
+
+def delivered_at(broker: OpenedBroker, offsets: list[int]) -> list[dict[str, Any]]:
+    """The rows of `delivered` at some offsets of the log, read by the driver.
+
+    Raises:
+        NoSessionError: only Spark reads the tables.
+    """
+    wanted = {"physicOffset": offsets}
+    names = ["physicOffset", "storeSize", "queueOffset", "msgId", "tags", "keys", "bodyCrc", "storeTimestamp", "recordCrc32"]
+    records = broker.rows_with(t.COMMIT_LOG, wanted, names).to_pylist()
+    odd = broker.rows_with(t.ODD_ENTRY, wanted, [name for name in t.ODD_ENTRY.names if name != "brokerName"]).to_pylist()
+    return [*map(_delivered_record, records), *odd]
+
+
+def _delivered_record(row: dict[str, Any]) -> dict[str, Any]:
+    """The row of `delivered` for a row of commit_log."""
+    found = row | {"size": row["storeSize"], "startOffset": row["physicOffset"], "messagePhysicOffset": row["physicOffset"]}
+    not_decoded = ("queueOffset", "messagePhysicOffset", "bodyCrc", "storeTimestamp")
+    return found if row["msgId"] is not None else found | dict.fromkeys(not_decoded)
 
 
 def with_messages(broker: OpenedBroker, answers: DataFrame) -> DataFrame:
@@ -103,18 +142,7 @@ def _block_of(offset: Column) -> Column:
 
 
 def _message_json() -> Column:
-    message = F.struct(
-        "queueOffset",
-        F.col("messagePhysicOffset").alias("physicOffset"),
-        "startOffset",
-        F.col("size").alias("storeSize"),
-        "msgId",
-        "tags",
-        "keys",
-        "bodyCrc",
-        "storeTimestamp",
-        F.col("recordCrc32").alias("rawCrc32"),
-    )
+    message = F.struct(*(F.col(column).alias(name) for name, column in MESSAGE_FIELDS.items()))
     return F.to_json(message, {"ignoreNullFields": "false"})
 
 
@@ -231,7 +259,7 @@ def _joined(lake: str, keys: bytes, block: _Block, runs: NDArray[np.void]) -> pa
     texts = block.texts_of(keys)
     if texts.null_count:
         offset, size = np.frombuffer(keys, _KEY)[texts.is_null().index(True).as_py()].tolist()
-        raise LostMessageError(f"{lake}: expected a record of {size} bytes at commit log offset {offset}, as its queue says, found none")
+        raise LostMessageError.of(lake, offset, size)
     of_runs = pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(runs["count"])).astype(np.int32)), texts)
     columns = [pa.array(runs["seq"]), pa.array(runs["position"]), pc.binary_join(of_runs, ",")]
     return pa.RecordBatch.from_arrays(columns, schema=arrow_of(_FRAGMENTS))

@@ -12,7 +12,7 @@ entries (`expression_filters`). Only the reading of segments depends on the size
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Literal, Protocol
@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.as_of import with_bounds_as_of, with_bounds_of_slave
-from pipeline.replay.entry_colocation import after_stored
+from pipeline.replay.entry_colocation import Row, after_stored, by_rows, rows_of
 from pipeline.replay.expression_filters import (
     SPLIT_SCHEMA,
     filter_rules,
@@ -145,6 +145,14 @@ class BrokerStore:
         """First offset of the commit log; its end where the log has no files."""
         return int(self.log.starts[0]) if len(self.log.starts) else self.log_end
 
+    def files_ahead(self, settings: PullSettings) -> int:
+        """How many queue files after the one that it starts in a pull can reach."""
+        return max(min(queue_files(settings) - 1, self.max_offset // self.entries_a_file), 0)
+
+    def has_far_pulls(self, settings: PullSettings) -> bool:
+        """Whether a pull can scan more entries than one segment has, whatever its maxMsgNums is."""
+        return self.files_ahead(settings) > 0 or scan_window_entries(0, window_bytes(settings)) > SCAN_ENTRIES
+
     @property
     def segments_a_file(self) -> int:
         """Number of segments of a full queue file."""
@@ -223,7 +231,7 @@ def replay(
 
 
 def _finished_answers(answering: Answering, finish: Finish | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    answers = answer_batches(answering, batches)
+    answers = answer_batches(answering, rows_of(batches))
     return answers if finish is None else finish.batches(answers)
 
 
@@ -255,13 +263,13 @@ def requests_after_entries(
         may be any, of requests with filters that look into messages.
     """
     store = broker_store(broker, readable=settings.readable)
-    files_ahead = min(queue_files(settings) - 1, store.max_offset // store.entries_a_file)
-    whole_files = whole_files or files_ahead > 0 or scan_window_entries(0, window_bytes(settings)) > SCAN_ENTRIES
+    files_ahead = store.files_ahead(settings)
+    whole_files = whole_files or store.has_far_pulls(settings)
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     more, tasks = profile.far or whole_files, None
-    few = files_ahead <= 0 and store.entries >= max(_MANY_ENTRIES, (profile.about or 0) * _ENTRIES_A_REQUEST)
+    few = not files_ahead and store.entries >= max(_MANY_ENTRIES, (profile.about or 0) * _ENTRIES_A_REQUEST)
     place = partial(by_segment, store, whole_files)
-    first = _by_queue if at == "request-time" or slave_lag.bytes else place  # such requests are placed anew
+    first = by_queue if at == "request-time" or slave_lag.bytes else place  # such requests are placed anew
     packed = profile.packed(first) if profile.packed and not slave_lag.millis else None
     if few:
         find_touched = partial(touched_segments, requests, entries_a_file=store.entries_a_file)
@@ -279,7 +287,7 @@ def requests_after_entries(
         if tasks:
             return tasks.before(placed, ENTRIES_KEY, *then_by)
         far = _far(requests, store, whole_files) if more else None
-        in_files = segments if files_ahead <= 0 else _for_files_before(segments, files_ahead, store.entries_a_file)
+        in_files = segments if not files_ahead else _for_files_before(segments, files_ahead, store.entries_a_file)
         return _after_entries(segments, in_files, placed, far, *then_by)
 
     answering = Answering.of(settings, store.entries_a_file, store.log, with_entries=with_entries)
@@ -292,7 +300,7 @@ def requests_after_entries(
         others = with_filter_text(requests.where(looks_into_messages(settings)))
         split = placed(others).mapInArrow(partial(split_by_condition, rules), SPLIT_SCHEMA)
         first_segment = F.expr(f"key DIV {store.entries_a_file} * {store.segments_a_file}")
-        of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file * (1 + max(files_ahead, 0)) - 1))
+        of_a_file = F.sequence(first_segment, first_segment + (store.segments_a_file * (1 + files_ahead) - 1))
         judged = with_verdicts(broker, split, rules, F.when(F.col("wide"), of_a_file).otherwise(F.array("key")))
         parts.append((replace(answering, rules=rules), after_entries(judged, others, "condition")))
     return parts
@@ -339,7 +347,7 @@ def _placed(
     if at == "request-time":
         bounded = with_bounds_as_of(broker, store.log_start, bounded, place, times() if few else None)
     elif at == "recorded-max":
-        bounded = bounded.mapInArrow(partial(_packed_again, partial(_cut_at_recorded, place)), SCHEMA)
+        bounded = bounded.mapInArrow(partial(by_rows, partial(cut_at_recorded, place)), SCHEMA)
     if not slave_lag.bytes:
         return bounded
     queues = requests.select("topic", "queueId").distinct()
@@ -378,22 +386,20 @@ def by_segment(store: BrokerStore, whole_files: bool, matrix: Matrix) -> tuple[N
     return keys, wide
 
 
-def _by_queue(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def by_queue(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The key of requests whose segment is not known yet: none, so that the requests of a queue stay together."""
     return np.full(len(matrix), NO_KEY), np.zeros(len(matrix), np.bool_)
 
 
-def _cut_at_recorded(place: Place, matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Lower maxOffset in the matrix to the recorded maxOffset, and return the keys that `place` gives."""
-    recorded, end = matrix[:, Col.RECORDED_MAX], matrix[:, Col.MAX_OFFSET]
-    matrix[:, Col.MAX_OFFSET] = np.where(recorded == NONE, end, np.minimum(recorded, end))
-    return place(matrix)
+def cut_at_recorded(place: Place, rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    """Lower maxOffset of the requests of packed rows to the recorded maxOffset, and pack them again by the keys that `place` gives."""
 
+    def cut(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        recorded, end = matrix[:, Col.RECORDED_MAX], matrix[:, Col.MAX_OFFSET]
+        matrix[:, Col.MAX_OFFSET] = np.where(recorded == NONE, end, np.minimum(recorded, end))
+        return place(matrix)
 
-def _packed_again(place: Place, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pack requests again by the keys that `place` gives; their matrix has all bounds."""
-    rows = (Packed.of(row) for batch in batches for row in batch.to_pylist())
-    return packed_again((packed, *place(packed.matrix)) for packed in rows)
+    return packed_again((packed, *cut(packed.matrix)) for packed in map(Packed.of, rows))
 
 
 def _for_files_before(segments: DataFrame, files: int, entries_a_file: int) -> DataFrame:

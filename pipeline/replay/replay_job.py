@@ -18,6 +18,7 @@ from pipeline.files.output_file import OutputFile, output_file
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answered_requests import Comparison, write_and_compare
+from pipeline.replay.driver_answers import answer_file_here
 from pipeline.replay.held_pulls import TIMEOUT_NEEDED, Polling, lacks_timeout, may_wait, not_found, with_wakes, without_never_woken
 from pipeline.replay.lmq import beyond_lmq_limit, has_lmq_limit
 from pipeline.replay.message_texts import message_fragments
@@ -122,13 +123,6 @@ def run_replay(
     progress(settings.told_version)
     options.check_roles(settings.pull_settings().broker_role)
     with output_file(options.out) if options.out else nullcontext() as out:
-        requests = read_requests(broker.lake.spark, file, with_lines=False)
-        packed = None
-        if not (options.hold or options.slave_lag.millis):
-            packed = partial(packed_requests, broker.lake.spark, file, needs_time=options.at == "request-time")
-        profile = RequestProfile(into_messages=file.has_other_filters, far=file.has_large_max, about=file.lines, packed=packed)
-        if profile.under(settings.pull_settings(), options.filters).packed is None:
-            check_timestamps(requests, file, options)  # else the tasks that pack the requests check them
         progress("answering")
         run = ReplayRun(
             broker=broker,
@@ -140,12 +134,26 @@ def run_replay(
             started=started,
             slave_lag=options.slave_lag,
         )
-        comparison = None
-        if out is None and not options.compare:
-            errors = _write_answers(run, requests, options=options, profile=profile, now=now)
-        else:
-            errors, comparison = _compare_answers(run, file, requests, options=options, profile=profile, out=out, now=now)
+        answer_file = _answer_file if broker.lake.has_session else answer_file_here
+        errors, comparison = answer_file(run, file, options=options, out=out, now=now)
     return replayed(run_id, errors, comparison, options)
+
+
+def _answer_file(
+    run: ReplayRun, file: RequestFile, *, options: ReplayOptions, out: OutputFile | None, now: Callable[[], dt.datetime]
+) -> tuple[dict[str | None, int], Comparison | None]:
+    """As `answer_file_here`, on Spark."""
+    spark = run.broker.lake.spark
+    requests = read_requests(spark, file, with_lines=False)
+    packed = None
+    if not (options.hold or options.slave_lag.millis):
+        packed = partial(packed_requests, spark, file, needs_time=options.at == "request-time")
+    profile = RequestProfile(into_messages=file.has_other_filters, far=file.has_large_max, about=file.lines, packed=packed)
+    if profile.under(run.settings.pull_settings(), options.filters).packed is None:
+        check_timestamps(requests, file, options)  # else the tasks that pack the requests check them
+    if out is None and not options.compare:
+        return _write_answers(run, requests, options=options, profile=profile, now=now), None
+    return _compare_answers(run, file, requests, options=options, profile=profile, out=out, now=now)
 
 
 def _write_answers(

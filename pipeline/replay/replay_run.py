@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -50,6 +51,13 @@ class ReplayOptions:
         if self.filters is None:
             return requests
         return requests.where(F.coalesce("filterType", F.lit("null")).isin(sorted(self.filters)))
+
+    def chosen_here(self, requests: pa.Table) -> pa.Table:
+        """As `chosen`, for requests on the driver."""
+        if self.filters is None:
+            return requests
+        kinds = pc.fill_null(requests["filterType"], "null")
+        return requests.filter(pc.is_in(kinds, pa.array(sorted(self.filters), pa.string())))
 
     def slave_lag_of(self, broker_role: str) -> SlaveLag:
         """The slave lag of a broker with this role; a master has none."""

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from pipeline.replay.entry_colocation import rows_of
 from pipeline.replay.kernel_batches import (
     KERNEL_COLUMNS,
     Answering,
@@ -386,7 +387,7 @@ def _answer(values: NDArray[np.int64]) -> dict[str, Any]:
 def compared_batches(sides: Sides, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Compare the answers to the packed requests of batches in which each key's entries row precedes its requests; gives rows of SCHEMA."""
     tally = Tally()
-    for found in requests_with_entries(sides.earlier.answering, batches):
+    for found in requests_with_entries(sides.earlier.answering, rows_of(batches)):
         tally.add(sides, found)
     if tally.counts:
         yield tally.batch()

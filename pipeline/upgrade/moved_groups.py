@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay.entry_colocation import rows_of
 from pipeline.replay.kernel_batches import requests_with_entries
 from pipeline.replay.replay import RequestProfile
 from pipeline.requests.packing import Col
@@ -74,7 +75,7 @@ def moved_groups(rules: RuleSets, broker: OpenedBroker) -> MovedGroups:
 
 def _moved(sides: Sides, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The pulls of batches after which the group goes on at different offsets, as rows of _SCHEMA."""
-    for found in requests_with_entries(sides.earlier.answering, batches):
+    for found in requests_with_entries(sides.earlier.answering, rows_of(batches)):
         goes_on, statuses = [], []
         for side in (sides.earlier, sides.later):
             (part,) = side.parts(found)

@@ -45,7 +45,7 @@ def differences_to(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSe
     earlier, later = sorted((settings.version, version), key=lambda one: one.place)
     rules = RuleSets.of(broker, *(settings.under(one).pull_settings() for one in (earlier, later)))
     request = one_request(broker, pull, rules.earlier)
-    compared = compare_pulls(rules, broker, request.requests, at=request.at, profile=request.profile)
+    compared = compare_pulls(rules, broker, request.frame(broker), at=request.at, profile=request.profile)
     return OtherVersion(version=version, earlier=earlier, later=later, compared=compared)
 
 

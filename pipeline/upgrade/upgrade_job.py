@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from pipeline.capture.recorded_minimum import from_deleted_files
 from pipeline.capture.replay_captured import captured_pulls
+from pipeline.embedded.relations import SparkRelations
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay import At
 from pipeline.requests.request_file import RequestFile, scan_file
@@ -113,7 +114,7 @@ def run_upgrade(
     deleted = 0
     if asked.source is Source.CAPTURED:
         _name_captured(broker, pulls)
-        deleted = from_deleted_files(broker, captured_pulls(broker))
+        deleted = from_deleted_files(SparkRelations(broker.lake.spark, {"pulls": captured_pulls(broker), "queues": broker.table(t.QUEUE)}))
     progress("finding where groups go on")
     names = rules_between(earlier, later)
     imported = broker.properties().get(RULES_VERSION)

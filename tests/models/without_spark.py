@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,10 +15,10 @@ import pyarrow as pa
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.load_store import with_extension
 from pipeline.importing.start_store import bounds, start_store
-from pipeline.replay import expression_filters as ef
 from pipeline.replay import replay as rp
-from pipeline.replay.kernel_batches import ENTRIES_KEY, Answering, answer_batches
-from pipeline.requests.packing import pack
+from pipeline.replay.driver_replay import after_entries
+from pipeline.replay.kernel_batches import Answering, answer_batches
+from pipeline.requests.request_lines import REQUEST_ARROW
 from pipeline.rows import queue_batches as qb
 from pipeline.rows.property_batches import property_batches
 from pipeline.settings.settings import BrokerSettings
@@ -33,27 +32,12 @@ from tests.runs.replaying import Line
 from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
 from udfs.filters.retry_rules import RetryRules
-from udfs.pull.batch_caps import scan_window_entries
 from udfs.pull.get_message import CommitLogFiles
 from udfs.pull.pull_filter import FilterRules
-from udfs.pull.scan_settings import queue_files, window_bytes
 
 Row = dict[str, Any]
 # topic, queueId, (min, max) offset, files, files of the extension
 Queue = tuple[str, int, tuple[int, int], tuple[MappedFile, ...], tuple[MappedFile, ...]]
-REQUESTS = pa.schema(
-    {
-        "seq": pa.int64(),
-        "consumerGroup": pa.string(),
-        "topic": pa.string(),
-        "queueId": pa.int32(),
-        "queueOffset": pa.int64(),
-        "maxMsgNums": pa.int32(),
-        "expression": pa.string(),
-        "timestamp": pa.int64(),
-        "recordedMaxOffset": pa.int64(),
-    }
-)
 
 
 def manager_of(store: Path, error_rate: int = 20, consumers: int = 32) -> ConsumerFilterManager:
@@ -71,9 +55,15 @@ class Tables:
 
     store: rp.BrokerStore
     bounds: Mapping[tuple[str, int], tuple[int, int]]
-    segments: Mapping[tuple[str, int, int], Row]
-    properties: Mapping[tuple[str, int, int], list[Row]]
+    stored_segments: Mapping[tuple[str, int, int], Row]
+    stored_properties: Mapping[tuple[str, int, int], list[Row]]
     manager: ConsumerFilterManager
+
+    def segments(self, _keys: Set[tuple[str, int, int]]) -> Mapping[tuple[str, int, int], Row]:
+        return self.stored_segments
+
+    def properties(self, _keys: Set[tuple[str, int, int]]) -> Mapping[tuple[str, int, int], list[Row]]:
+        return self.stored_properties
 
 
 def tables_of(path: Path, options: Sequence[str] | None = None) -> Tables:
@@ -110,8 +100,8 @@ def tables_of(path: Path, options: Sequence[str] | None = None) -> Tables:
     return Tables(
         store=broker_store,
         bounds={(topic, queue_id): both for topic, queue_id, both, _, _ in queues},
-        segments=segments,
-        properties=properties,
+        stored_segments=segments,
+        stored_properties=properties,
         manager=manager_of(path),
     )
 
@@ -131,13 +121,9 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def batch_of(rows: list[Row]) -> Iterator[pa.RecordBatch]:
-    yield pa.RecordBatch.from_pylist(rows)
-
-
 def answers(tables: Tables, lines: list[Line], config: Mapping[str, Any]) -> list[Row]:
     """The rows that a replay gives for the requests, in their order."""
-    found = [row for answering, rows in blocks_of(tables, lines, config) for row in rows_of(answer_batches(answering, batches(rows)))]
+    found = [row for answering, rows in blocks_of(tables, lines, config) for row in rows_of(answer_batches(answering, iter(rows)))]
     assert sorted(row["seq"] for row in found) == list(range(len(lines)))
     return sorted(found, key=lambda row: int(row["seq"]))
 
@@ -150,28 +136,13 @@ def blocks_of(
     retry = RetryRules.of(BrokerVersion(settings.rules_version))
     rules = FilterRules(manager=tables.manager, support_retry=settings.filter_support_retry, retry=retry)
     answering = Answering.of(settings, tables.store.entries_a_file, tables.store.log, with_entries=True)
-    files = min(queue_files(settings), tables.store.max_offset // tables.store.entries_a_file + 1)
-    whole_files = whole_files or files > 1 or scan_window_entries(0, window_bytes(settings)) > qb.SCAN_ENTRIES
-    by_tag, others = [], []
-    for seq, line in enumerate(lines):
-        row = request_row(seq, line["request"])
-        asked = line["request"]["filter"]
-        retry = settings.filter_support_retry and row["topic"].startswith("%RETRY%")
-        if asked is None or (asked["type"] == "TAG" and not retry):
-            by_tag.append(row)
-        else:
-            others.append(row | {"expression": filter_text(line["request"])})
-    found = []
-    if by_tag:
-        found.append((answering, with_blocks(tables, placed(tables, by_tag, whole_files=whole_files), files)))
-    if others:
-        split = rows_of(ef.split_by_condition(rules, batch_of(placed(tables, others, whole_files=whole_files))))
-        judged = [row | {"verdicts": verdicts(tables, rules, row, files)} for row in split]
-        found.append((replace(answering, rules=rules), with_blocks(tables, judged, files)))
-    return found
+    place = partial(rp.by_segment, tables.store, whole_files or tables.store.has_far_pulls(settings))
+    requests = pa.Table.from_pylist([request_row(seq, line["request"]) for seq, line in enumerate(lines)], REQUEST_ARROW)
+    return after_entries(tables, requests, answering, lambda: rules, at="snapshot", place=place, settings=settings)
 
 
 def request_row(seq: int, request: Row) -> Row:
+    asked = request["filter"] or {}
     return {
         "seq": seq,
         "consumerGroup": request["group"],
@@ -179,65 +150,11 @@ def request_row(seq: int, request: Row) -> Row:
         "queueId": request["queueId"],
         "queueOffset": request["offset"],
         "maxMsgNums": request["maxMsgNums"],
-        "expression": None if request["filter"] is None else request["filter"]["expression"],
+        "filterType": asked.get("type"),
+        "expression": asked.get("expression"),
+        "registered": asked.get("registered"),
         "recordedMaxOffset": request.get("end"),
     }
-
-
-def filter_text(request: Row) -> str:
-    asked = request["filter"]
-    fields = {"filterType": asked["type"], "expression": asked["expression"]}
-    return json.dumps(fields | ({"registeredBy": request["group"]} if asked.get("registered") else {}))
-
-
-def placed(tables: Tables, requests: list[Row], *, whole_files: bool) -> list[Row]:
-    place = partial(rp.by_segment, tables.store, whole_files)
-    rows = rows_of(pack(place, iter([pa.RecordBatch.from_pylist(requests, schema=REQUESTS)])))
-    for row in rows:
-        row["minOffset"], row["maxOffset"] = tables.bounds.get((row["topic"], row["queueId"]), (None, None))
-        row["logEnd"] = tables.store.log_end
-    return rows
-
-
-def segment_keys(tables: Tables, row: Row, files: int = 1) -> list[tuple[str, int, int]]:
-    queue, store = (row["topic"], row["queueId"]), tables.store
-    if not row["wide"] or row["key"] < 0:
-        return [(*queue, row["key"])]
-    first = row["key"] // store.entries_a_file * store.segments_a_file
-    return [(*queue, first + number) for number in range(store.segments_a_file * max(files, 1))]
-
-
-def verdicts(tables: Tables, rules: FilterRules, row: Row, files: int = 1) -> list[Row] | None:
-    if row["condition"] is None:
-        return None
-    stored = [
-        one | {"conditions": [row["condition"]]} for key in segment_keys(tables, row, files) for one in tables.properties.get(key, [])
-    ]
-    more = {name: row[name] for name in ("wide", "key")}
-    return rows_of(ef.judge(rules, batch_of([one | more for one in stored]))) if stored else None
-
-
-def with_blocks(tables: Tables, rows: list[Row], files: int = 1) -> list[Row]:
-    """The rows, each after a row with its entries, if it has entries."""
-    found = []
-    for row in rows:
-        blocks = [tables.segments[key] for key in segment_keys(tables, row, files) if key in tables.segments]
-        at = {name: row[name] for name in ENTRIES_KEY}
-        found += [*([at | {"requests": None, "blocks": blocks}] if blocks else []), row]
-    return found
-
-
-def batches(rows: list[Row]) -> Iterator[Any]:
-    """One batch for each row, because types differ from row to row."""
-    for row in rows:
-        yield RowBatch([row])
-
-
-class RowBatch(list[Row]):
-    """Rows in the form of a batch."""
-
-    def to_pylist(self) -> list[Row]:
-        return list(self)
 
 
 NUMBERS = (

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.runs.importing import imported
+from tests.runs.sampling import ALL
 
 if TYPE_CHECKING:
     import pytest
@@ -81,21 +82,36 @@ def demo_lake(spark: SparkSession, factory: pytest.TempPathFactory, folder: Path
     return shutil.copytree(lake_of(spark, demo_data(factory) / "cleaned", factory).root, folder / "lake")
 
 
-def run(lake: Lake, requests: Path, *, settings: Sequence[str] = (), run_id: str = "replay", **options: Any) -> Replayed[Comparison]:
-    """`pullsim replay`, with the options of ReplayOptions, and `settings` as --set gives them."""
+def run(
+    lake: Lake, requests: Path, *, settings: Sequence[str] = (), run_id: str = "replay", by_spark: bool | None = None, **options: Any
+) -> Replayed[Comparison]:
+    """`pullsim replay`, with the options of ReplayOptions, and `settings` as --set gives them.
+
+    Spark answers with `by_spark`; without it, the driver answers what it can. None is False in `./run test` and True in `./run long`.
+    """
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.replay.replay_job import run_replay
     from pipeline.replay.replay_run import ReplayOptions
+    from pipeline.replay.small_replay import answered_here
 
-    return run_replay(
-        OpenedBroker(lake, BROKER),
-        str(requests),
-        options=ReplayOptions(**options),
-        settings_of=lambda file: file.settings(options=settings),
-        run_id=run_id,
-        now=lambda: NOON,
-        progress=lambda _: None,
-    )
+    given = ReplayOptions(**options)
+
+    def replayed(opened: OpenedBroker) -> Replayed[Comparison]:
+        return run_replay(
+            opened,
+            str(requests),
+            options=given,
+            settings_of=lambda file: file.settings(options=settings),
+            run_id=run_id,
+            now=lambda: NOON,
+            progress=lambda _: None,
+        )
+
+    done = None
+    if not (ALL if by_spark is None else by_spark):
+        done = answered_here(replayed, lake.root, BROKER, str(requests), options=given, tell=lambda _: None)
+        lake.at = lake.newest()
+    return done or replayed(OpenedBroker(lake, BROKER))
 
 
 def answers_of(lake: Lake, requests: Path | Iterable[Line], folder: Path, **options: Any) -> list[Line]:

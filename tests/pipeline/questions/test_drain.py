@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.questions.drain import DONE, OPEN, STUCK, drain_batches
+from pipeline.questions.drain import DONE, OPEN, STUCK, drained_rows
 from tests.makers.made_store import Record, make_store
-from tests.models.without_spark import Row, Tables, batches, blocks_of, rows_of, tables_of
+from tests.models.without_spark import Row, Tables, blocks_of, rows_of, tables_of
 
 # entries 0 to 1999 stand in the first file, the others in the second one; every seventh has TagA
 ENTRIES, A_FILE = 2100, 2000
@@ -26,7 +26,7 @@ def followed(tables: Tables, offset: int, end: int, expression: str | None = Non
     wanted = None if expression is None else {"type": "TAG", "expression": expression}
     request = {"group": "g", "topic": "T", "queueId": 0, "offset": offset, "maxMsgNums": at_a_time, "filter": wanted}
     [(answering, blocks)] = blocks_of(tables, [{"request": request | {"end": end}}], config, whole_files=True)
-    [row] = rows_of(drain_batches(answering, batches(blocks)))
+    [row] = rows_of(drained_rows(answering, iter(blocks)))
     return row
 
 

@@ -30,6 +30,8 @@ RECORDED = (
     "diskFallBehind",
 )
 T0 = 1_650_000_000_000
+# the driver explains, and Spark where it is asked for
+ENGINES = [pytest.param([], id="driver"), pytest.param(["--conf", "spark.ui.enabled=false"], id="Spark", marks=slow_proof)]
 
 
 @pytest.fixture
@@ -79,13 +81,13 @@ def one_of_each(lines: list[Line]) -> list[Line]:
     return list(found.values())
 
 
-@slow_proof
-def test_recorded_pulls_are_explained_to_their_answers(pullsim: Pullsim, lake: Lake, lines: list[Line]) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_recorded_pulls_are_explained_to_their_answers(engine: list[str], pullsim: Pullsim, lake: Lake, lines: list[Line]) -> None:
     header, *pulls = lines
     chosen = one_of_each(pulls)
     assert len(chosen) > 4
     for line in chosen:
-        code, out, err = pullsim("explain", "--lake", lake.root, "--format", "json", *asked(line["request"], header["config"]))
+        code, out, err = pullsim("explain", "--lake", lake.root, "--format", "json", *asked(line["request"], header["config"]), *engine)
         assert code == 0, err
         told, response = json.loads(out), line["response"]
         if "exception" in response:
@@ -97,7 +99,6 @@ def test_recorded_pulls_are_explained_to_their_answers(pullsim: Pullsim, lake: L
         assert [entry["message"]["msgId"] for entry in taken] == [message["msgId"] for message in response["messages"]]
 
 
-@slow_proof
 def test_messages_that_the_client_drops_are_told(pullsim: Pullsim, made: Lake) -> None:
     pull = ("--lake", made.root, "--group", "g", "--topic", "T", "--queue", 0, "--offset", 0, "--expression", "Aa || x")
     code, out, _ = pullsim("explain", *pull, "--format", "json")
@@ -113,9 +114,9 @@ def test_messages_that_the_client_drops_are_told(pullsim: Pullsim, made: Lake) -
     assert "answer: FOUND, next offset 12" in text
 
 
-@slow_proof
-def test_a_moment_of_the_past_is_seen_as_it_was(pullsim: Pullsim, made: Lake) -> None:
-    pull = ("--lake", made.root, "--group", "g", "--topic", "T", "--queue", 0, "--offset", 4)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_moment_of_the_past_is_seen_as_it_was(engine: list[str], pullsim: Pullsim, made: Lake) -> None:
+    pull = (*engine, "--lake", made.root, "--group", "g", "--topic", "T", "--queue", 0, "--offset", 4)
     _, out, _ = pullsim("explain", *pull, "--format", "json", "--at", T0 + 3000)
     assert json.loads(out)["answer"]["status"] == "OFFSET_OVERFLOW_ONE"
     _, text, _ = pullsim("explain", *pull, "--at", "2022-04-15T05:20:05")
@@ -133,7 +134,6 @@ def test_what_the_store_does_not_have_is_explained(pullsim: Pullsim, made: Lake)
     assert text.splitlines()[-1] == "the broker answers 17 TOPIC_NOT_EXIST: it does not ask the store, whose answer would be the one above"
 
 
-@slow_proof
 def test_a_registered_filter_is_taken_from_what_the_group_registered(
     pullsim: Pullsim, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

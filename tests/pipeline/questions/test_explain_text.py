@@ -11,7 +11,7 @@ from pipeline.questions.explain import Explanation, traced_pulls
 from pipeline.questions.explain_text import as_json, deleted_since, show
 from pipeline.settings.settings import BrokerSettings
 from tests.makers.made_store import Record, make_store
-from tests.models.without_spark import Tables, batches, blocks_of, tables_of
+from tests.models.without_spark import Tables, blocks_of, tables_of
 
 MESSAGES = 40
 
@@ -28,7 +28,7 @@ def explained(tables: Tables, config: dict[str, Any], *, offset: int = 0, at_a_t
     wanted = None if pull.filter_type is None else {"type": pull.filter_type, "expression": pull.expression, "registered": pull.registered}
     request = {"group": "g", "topic": "T", "queueId": 0, "offset": offset, "maxMsgNums": at_a_time, "filter": wanted}
     [(answering, rows)] = blocks_of(tables, [{"request": request}], config)
-    [traced] = traced_pulls(answering, batches(rows))
+    [traced] = traced_pulls(answering, iter(rows))
     settings = BrokerSettings.from_sources(header=config).pull_settings()
     return Explanation(broker="b", pull=pull, settings=settings, caps=answering.caps, traced=traced, messages={}, notes=())
 

@@ -36,6 +36,8 @@ FIELDS = (
     "diskFallBehind",
     "messages",
 )
+# the driver answers, and Spark where it is asked for
+ENGINES = [pytest.param([], id="driver"), pytest.param(["--conf", "spark.ui.enabled=false"], id="Spark", marks=slow_proof)]
 
 
 @pytest.fixture
@@ -48,10 +50,10 @@ def options_of(name: str, header: Line) -> list[str]:
     return [f"{name}={key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in config if key != "bloom"]
 
 
-@slow_proof
 @needs_golden
+@pytest.mark.parametrize("engine", ENGINES)
 def test_two_recordings_of_the_same_pulls_differ_as_they_did(
-    pullsim: Pullsim, spark: SparkSession, stores: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+    engine: list[str], pullsim: Pullsim, spark: SparkSession, stores: Path, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
     first, second = (all_lines(golden("store", "traces", f"{name}.jsonl")) for name in (SET, VERSUS))
     pairs = list(zip(first[1:], second[1:], strict=True))
@@ -60,7 +62,7 @@ def test_two_recordings_of_the_same_pulls_differ_as_they_did(
     lake = lake_of(spark, stores / first[0]["store"], tmp_path_factory)
     asked = ("whatif", "--lake", lake.root, "--requests", requests, *options_of("--set", first[0]), *options_of("--versus", second[0]))
 
-    code, out, err = pullsim(*asked, "--format", "json")
+    code, out, err = pullsim(*asked, *engine, "--format", "json")
     assert code == 0, err
     told = json.loads(out)
     answers = [(before["response"], after["response"]) for before, after in pairs]
@@ -147,7 +149,6 @@ def test_a_table_and_csv_tell_the_same(pullsim: Pullsim, wide: Lake, tmp_path: P
     assert outcomes == {("FOUND", "FOUND"): 2, (thrown, thrown): 1, ("OFFSET_OVERFLOW_ONE", "OFFSET_OVERFLOW_ONE"): 1}
 
 
-@slow_proof
 def test_pulls_that_are_left_out_are_counted(pullsim: Pullsim, wide: Lake, tmp_path: Path) -> None:
     requests = write_lines(tmp_path / "requests.jsonl", [pull(0, 32), pull(0, 32, "TagA"), pull(5, 3)])
     asked = ("whatif", "--lake", wide.root, "--requests", requests, "--set", "maxTransferCountOnMessageInMemory=8")

@@ -62,13 +62,14 @@ def test_a_pull_sees_its_queue_as_of_its_time(
     # the times differ in what they show
     assert len({line["response"].get("maxOffset") for line in expected}) > 100
     lake = lake_of(spark, made.path, tmp_path_factory, layout=layout)
-    assert differences(expected, raw(answers_of(lake, asked, tmp_path, at="request-time", settings=CAPS))) == []
+    for by_spark in (False, True):
+        assert differences(expected, raw(answers_of(lake, asked, tmp_path, at="request-time", settings=CAPS, by_spark=by_spark))) == []
 
     if not ALL:
         return
     # of a large store, what is behind the least time and before the greatest is left out; its log has many parts
     monkeypatch.setattr(importlib.import_module("pipeline.replay.replay"), "_MANY_ENTRIES", 0)
-    monkeypatch.setattr(importlib.import_module("pipeline.replay.as_of"), "_PART_BYTES", made.log_end // 40)
+    monkeypatch.setattr(importlib.import_module("pipeline.replay.as_of"), "PART_BYTES", made.log_end // 40)
     first, last = (sorted(stamps)[len(stamps) * part // 10] for part in (4, 6))
     some = [line for line in expected if first <= line["request"]["timestamp"] <= last]
     assert len(some) > 40

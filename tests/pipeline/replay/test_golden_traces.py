@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pipeline.lake.lake import Lake
 
 
-def check_trace(lake: Lake, trace: Path, out: Path) -> None:
-    done = run(lake, trace, out=str(out), compare=True)
+def check_trace(lake: Lake, trace: Path, out: Path, *, by_spark: bool) -> None:
+    done = run(lake, trace, out=str(out), compare=True, by_spark=by_spark)
     recorded, ours = read_lines(trace), read_lines(out)
     assert len(recorded) == len(ours) == done.requests
     assert differences(recorded, ours) == []
@@ -39,7 +39,8 @@ def test_pulls_on_a_store_that_load_or_start_changed_are_answered_alike(
 ) -> None:
     for trace in traces_by_store()[store]:
         lake = import_into(spark, tmp_path / f"{trace}.lake", stores / store, options=started_with(trace))
-        check_trace(lake, golden("store", "traces", f"{trace}.jsonl"), tmp_path / f"{trace}.out")
+        for by_spark in (False, True):
+            check_trace(lake, golden("store", "traces", f"{trace}.jsonl"), tmp_path / f"{trace}.out", by_spark=by_spark)
 
 
 @needs_golden
@@ -48,9 +49,20 @@ def test_every_recorded_pull_is_answered_alike(
     store: str, stores: Path, spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     lake = lake_of(spark, stores / store, tmp_path_factory)
-    # tests/udfs/pull/test_filter_traces.py answers the others without Spark
     for trace in traces_by_store()[store] if ALL else ["ext-default"]:
-        check_trace(lake, golden("store", "traces", f"{trace}.jsonl"), tmp_path / f"{trace}.out")
+        recorded = golden("store", "traces", f"{trace}.jsonl")
+        both = {by_spark: tmp_path / f"{trace} {by_spark}.out" for by_spark in (False, True)}
+        for by_spark, out in both.items():
+            check_trace(lake, recorded, out, by_spark=by_spark)
+        assert both[False].read_bytes() == both[True].read_bytes()
+
+
+@needs_golden
+@pytest.mark.parametrize("store", sampled(CLEAN, 3))
+def test_every_recorded_pull_is_answered_alike_without_spark(store: str, stores: Path, tmp_path: Path) -> None:
+    lake = import_into(None, tmp_path / "lake", stores / store, by_spark=False)
+    for trace in sampled(traces_by_store()[store], 2):
+        check_trace(lake, golden("store", "traces", f"{trace}.jsonl"), tmp_path / f"{trace}.out", by_spark=False)
 
 
 @slow_proof  # the demo compares it too
@@ -60,4 +72,4 @@ def test_the_trace_that_comes_with_the_package_is_answered_alike(
     demo = demo_data(tmp_path_factory)
     trace = demo / DEMO_TRACE
     assert all_lines(trace)[0]["kind"] == "trace"
-    check_trace(lake_of(spark, demo / "cleaned", tmp_path_factory), trace, tmp_path / "out")
+    check_trace(lake_of(spark, demo / "cleaned", tmp_path_factory), trace, tmp_path / "out", by_spark=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pipeline.requests.packing import NONE, Col, Matrix, Packed, Place, Repacker, pack
-from tests.models.without_spark import REQUESTS as SCHEMA
+from pipeline.requests.request_lines import REQUEST_ARROW
 
 TEXTS = st.sampled_from(["", "a", "b", "é", "TagA || TagB"])
 REQUESTS = st.lists(
@@ -58,7 +58,7 @@ def by_seq(keys: int, matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.boo
 
 def packed_rows(requests: list[dict[str, object]], cut: int, place: Place) -> list[dict[str, Any]]:
     """Packed in two parts, so that there are several rows of a queue."""
-    batches = [pa.RecordBatch.from_pylist(part, SCHEMA) for part in (requests[:cut], requests[cut:]) if part]
+    batches = [pa.RecordBatch.from_pylist(part, REQUEST_ARROW) for part in (requests[:cut], requests[cut:]) if part]
     return [row for batch in batches for packed in pack(place, iter([batch])) for row in packed.to_pylist()]
 
 

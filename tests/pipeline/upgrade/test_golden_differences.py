@@ -16,7 +16,7 @@ from pipeline.settings.settings import BrokerSettings, load_catalogue
 from pipeline.upgrade.compared_batches import ANY, NO_RULE, SEEN, Tally
 from pipeline.upgrade.rule_sets import sides_between
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
-from tests.models.without_spark import NUMBERS, Tables, batches, blocks_of, tables_of
+from tests.models.without_spark import NUMBERS, Tables, blocks_of, tables_of
 from tests.runs.replaying import all_lines
 from tests.runs.sampling import slow_proof
 from tests.truth.golden import golden_lines
@@ -64,7 +64,7 @@ def counted(to: str, name: str, stores: Path, *, suggests_slave: bool = True) ->
     tally = Tally()
     for answering, rows in blocks_of(before, lines, earlier):
         sides = sides_between(answering, before.store.entries_a_file, settings[0], settings[1], ({}, other_min))
-        for found in requests_with_entries(answering, batches(rows)):
+        for found in requests_with_entries(answering, iter(rows)):
             tally.add(sides, found)
     return header["store"], tally.counts
 

@@ -78,7 +78,7 @@ def test_min_offsets_by_search_are_found_from_the_tables(name: str, stores: Path
     tables = tables_of(stores / name, [])
     different = 0
     for queue, (least, _) in bounds["5.5.0"].items():
-        rows = [row for key, row in sorted(tables.segments.items()) if key[:2] == queue]
+        rows = [row for key, row in sorted(tables.stored_segments.items()) if key[:2] == queue]
         if not rows:
             continue
         ends = [row for row in rows if row["fileFirstOffset"] == rows[0]["fileFirstOffset"] or row is rows[-1]]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.questions.explain import Traced, traced_pulls
-from tests.models.without_spark import Tables, batches, blocks_of, tables_of, unequal
+from tests.models.without_spark import Tables, blocks_of, tables_of, unequal
 from tests.runs.replaying import Line, all_lines
 from tests.runs.sampling import sampled, slow_proof
 from tests.truth.golden import golden, names, needs_golden
@@ -22,7 +22,7 @@ TORN = [name for name in ALL if name.startswith("torn-") and name != "torn-ext-m
 
 def traced(tables: Tables, lines: list[Line], config: dict[str, Any]) -> list[Traced]:
     """The pulls of a trace explained, in its order."""
-    found = [one for answering, rows in blocks_of(tables, lines, config) for one in traced_pulls(answering, batches(rows))]
+    found = [one for answering, rows in blocks_of(tables, lines, config) for one in traced_pulls(answering, iter(rows))]
     return sorted(found, key=lambda one: int(one.answer["seq"]))
 
 

@@ -1,0 +1,83 @@
+"""Some rows of a Delta table, read from its Parquet files by this process, on any file system."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from pipeline.delta.small_table import PARTITION, added_files, statistic
+from pipeline.files.store_files import filesystem_of
+
+# values that rows are wanted for, by column
+Wanted = Mapping[str, Sequence[Any]]
+
+
+def dataset_of(schema: pa.Schema, files: Sequence[str], adds: pa.Table) -> ds.Dataset:
+    """The rows of a table's files as a dataset, which reads only the columns and partitions that a query needs.
+
+    Args:
+        schema: columns of the table; a column that a file lacks is NULL.
+        files: paths of the files, at least one.
+        adds: a row for each file, with its partition values in columns named PARTITION and the partition column.
+    """
+    form = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True))
+    names = [name.removeprefix(PARTITION) for name in adds.column_names if name.startswith(PARTITION)]
+    partitions = {name: adds[PARTITION + name].cast(schema.field(name).type) for name in names}
+    filesystem = filesystem_of(files[0])[0]
+    fragments = []
+    for row, path in enumerate(files):
+        values = (pc.field(name) == column[row] for name, column in partitions.items())
+        fragments.append(form.make_fragment(filesystem_of(path)[1], filesystem, reduce(and_, values, pc.scalar(True))))
+    return ds.FileSystemDataset(fragments, schema, form, filesystem)
+
+
+def rows_with(
+    table: DeltaTable, path: str, schema: pa.Schema, columns: Sequence[str], wanted: Wanted, condition: pc.Expression | None = None
+) -> pa.Table:
+    """The rows that have one of the wanted values in each column of `wanted`, and fulfil `condition`.
+
+    Only files, and row groups of them, that may have such rows by their statistics are read.
+
+    Args:
+        table: the table, opened at a version.
+        path: its folder.
+        schema: its columns; a column that a file lacks is NULL.
+        columns: the columns of the result.
+        wanted: values by column.
+        condition: of the rows; None for none.
+
+    Raises:
+        OSError, pyarrow.ArrowInvalid: a file cannot be read.
+    """
+    adds = added_files(table)
+    for name, values in wanted.items():
+        adds = adds.filter(pa.array(_may_have(adds, schema.field(name), sorted(values)), pa.bool_()))
+    if not len(adds):
+        return pa.schema([schema.field(name) for name in columns]).empty_table()
+    files = [f"{path}/{unquote(name)}" for name in adds["path"].to_pylist()]
+    conditions = [pc.field(name).isin(pa.array(values, schema.field(name).type)) for name, values in wanted.items()]
+    whole = reduce(and_, [*conditions, *(() if condition is None else (condition,))])
+    return dataset_of(schema, files, adds).to_table(columns=[*columns], filter=whole)
+
+
+def _may_have(adds: pa.Table, field: pa.Field, values: Sequence[Any]) -> list[bool]:
+    """For each file, whether its rows may have one of the values in a column, by its partition or its statistics; `values` are sorted."""
+    if PARTITION + field.name in adds.column_names:
+        lows = highs = adds[PARTITION + field.name].cast(field.type).to_pylist()
+    else:
+        lows, highs = (statistic(adds, end, field.name) for end in ("min", "max"))
+
+    def is_between(low: Any, high: Any) -> bool:
+        place = bisect_left(values, low)
+        return place < len(values) and bool(values[place] <= high)
+
+    return [low is None or high is None or is_between(low, high) for low, high in zip(lows, highs, strict=True)]

@@ -1,0 +1,93 @@
+"""Answers of the driver as JSON, equal to the byte to those that Spark makes by `answer_lines` and `message_texts`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay.answer_lines import ANSWER_FIELDS, ERROR_TEXTS
+from pipeline.replay.entry_colocation import Row, rows_of
+from pipeline.replay.message_texts import MESSAGE_FIELDS, LostMessageError, delivered_at
+from udfs.pull.pull_rules import PullRules
+
+# (physicOffset, size) of an entry
+Entry = tuple[int, int]
+# of Jackson, which writes Spark's JSON
+_ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
+    ord(character): text for character, text in zip('"\\\b\t\n\f\r', ('\\"', "\\\\", "\\b", "\\t", "\\n", "\\f", "\\r"), strict=True)
+}
+
+
+def json_object(fields: Mapping[str, Any]) -> str:
+    """The JSON of an object whose values are texts, numbers, booleans, lists of numbers, and None."""
+    return "{" + ",".join(f'"{name}":{_json(value)}' for name, value in fields.items()) + "}"
+
+
+def _json(value: Any) -> str:
+    return f'"{value.translate(_ESCAPES)}"' if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def answer_text(answer: Row, messages: Iterable[str] | None, rules: PullRules) -> str:
+    """As `answer_lines.response_json`.
+
+    Args:
+        answer: a row of ANSWER_SCHEMA.
+        messages: the JSON of the answer's messages; None leaves them out.
+        rules: of the broker that answered.
+    """
+    if answer["error"] is not None:
+        text = ERROR_TEXTS.get(answer["error"])
+        return json_object({"error": answer["error"]} | ({} if text is None else {"message": text}))
+    if answer["exception"] is not None:
+        return json_object({"exception": answer["exception"]})
+    if answer["status"] is None:
+        return "null"
+    fields = {name: answer[name] for name in ANSWER_FIELDS}
+    if rules.lists_queue_offsets:
+        offsets = [entry["queueOffset"] for entry in answer["entries"] or ()]
+        fields |= ({} if messages is None else {"messageQueueOffset": offsets}) | {
+            "filterMessageCount": answer["filterMessageCount"],
+            "coldDataSum": 0,
+        }
+    text = json_object(fields)
+    return text if messages is None else f'{text[:-1]},"messages":[{",".join(messages)}]}}'
+
+
+def answer_texts(
+    broker: OpenedBroker, answers: pa.Table, rules: PullRules, *, with_messages: bool
+) -> Iterator[tuple[int, bytes, str | None]]:
+    """seq, JSON and error code of each answer, in the order of the answers.
+
+    Args:
+        broker: the broker whose store answered.
+        answers: rows of ANSWER_SCHEMA.
+        rules: of the broker.
+        with_messages: whether the answers have their messages.
+
+    Raises:
+        LostMessageError: an entry of an answer points to bytes of the log that no table has.
+        NoSessionError: only Spark reads the tables.
+    """
+    texts = _texts_of_entries(broker, answers["entries"]) if with_messages else {}
+    for row in rows_of(iter(answers.to_batches())):
+        messages = [_text_of(broker, texts, entry) for entry in row["entries"] or ()] if with_messages else None
+        yield row["seq"], answer_text(row, messages, rules).encode(), row["error"]
+
+
+def _texts_of_entries(broker: OpenedBroker, entries: pa.ChunkedArray) -> dict[Entry, str]:
+    offsets = entries.combine_chunks().flatten().field("physicOffset").unique().to_pylist()
+    rows = delivered_at(broker, offsets) if offsets else []
+    return {
+        (row["physicOffset"], row["size"]): json_object({field: row[column] for field, column in MESSAGE_FIELDS.items()}) for row in rows
+    }
+
+
+def _text_of(broker: OpenedBroker, texts: Mapping[Entry, str], entry: Row) -> str:
+    found = texts.get((entry["physicOffset"], entry["size"]))
+    if found is None:
+        raise LostMessageError.of(broker.lake.root, entry["physicOffset"], entry["size"])
+    return found

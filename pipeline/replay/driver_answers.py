@@ -1,0 +1,91 @@
+"""Answers to the requests of a small file, made by the driver without Spark: to a file or the table pull_response, and compared."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.files.output_file import OutputFile
+from pipeline.replay.answer_texts import answer_texts
+from pipeline.replay.answered_requests import Comparison, write_and_compare_here
+from pipeline.replay.driver_replay import replay_here
+from pipeline.replay.lmq import has_lmq_limit
+from pipeline.replay.replay import ANSWER_SCHEMA
+from pipeline.replay.replay_run import ReplayOptions, ReplayRun
+from pipeline.replay.response_files import ResponseFiles
+from pipeline.requests.request_file import RequestFile
+from pipeline.requests.request_lines import REQUEST_ARROW, RequestError
+from pipeline.requests.request_source import TIME_NEEDED, read_chunk
+from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_of
+from pipeline.settings.settings import PullSettings
+from pipeline.settings.slave_lag import NO_SLAVE_LAG
+from pipeline.tasks.work import NoSessionError
+
+
+def answer_file_here(
+    run: ReplayRun, file: RequestFile, *, options: ReplayOptions, out: OutputFile | None, now: Callable[[], dt.datetime]
+) -> tuple[dict[str | None, int], Comparison | None]:
+    """Answer the requests of a file, write the answers to a file or to pull_response, and compare them if `options.compare`.
+
+    Returns:
+        The number of answers by error, and the comparison or None.
+
+    Raises:
+        RequestError: a line is no request, or lacks a time that the options need; nothing was written.
+        NoSessionError: only Spark can answer, or read and write the tables; nothing was written.
+    """
+    settings = run.settings.pull_settings()
+    require_driver_answers(options, settings)
+    requests = options.chosen_here(file_requests_here(file, options))
+    batches = replay_here(run.broker, requests, at=options.at, settings=settings, with_entries=options.messages)
+    answers = pa.Table.from_batches(batches, arrow_of(ANSWER_SCHEMA)).sort_by("seq")
+    comparison = None
+    if out is not None or options.compare:
+        texts = answer_texts(run.broker, answers, settings.rules, with_messages=options.messages)
+        _, comparison = write_and_compare_here(file, texts, out, with_comparison=options.compare)
+    if out is None:
+        writer = run.writer()
+        files_of = writer.file_writer(t.PULL_RESPONSE)
+        if files_of is None:
+            raise NoSessionError(f"only Spark writes the table {t.PULL_RESPONSE.name}")
+        finish = ResponseFiles(broker=run.broker.name, run_id=run.run_id, source_digest=file.sha256, writer=files_of)
+        written = [row for rows in finish.batches(iter(answers.to_batches())) for row in rows.to_pylist()]
+        writer.append_files(t.PULL_RESPONSE, written)
+        run.commit(writer, now)
+    return dict(Counter(answers["error"].to_pylist())), comparison
+
+
+def only_spark_answers(options: ReplayOptions) -> str | None:
+    """Why only Spark answers with some options; None where the driver does, too."""
+    if options.hold:
+        return "pulls are held"
+    return "a slave is behind its master" if options.slave_lag != NO_SLAVE_LAG else None
+
+
+def require_driver_answers(options: ReplayOptions, settings: PullSettings) -> None:
+    """Check that the driver answers under some options and settings.
+
+    Raises:
+        NoSessionError: only Spark does.
+    """
+    if reason := only_spark_answers(options) or ("the number of light message queues is limited" if has_lmq_limit(settings) else None):
+        raise NoSessionError(reason)
+
+
+def file_requests_here(file: RequestFile, options: ReplayOptions) -> pa.Table:
+    """The requests of a file, as rows of request_lines.SCHEMA.
+
+    Raises:
+        RequestError: a line is no request, or lacks a time that the options need.
+    """
+    requests = pa.Table.from_batches((batch for chunk in file.chunks for batch in read_chunk(file.path, chunk)), REQUEST_ARROW)
+    if options.at == "request-time":
+        untimed = options.chosen_here(requests).filter(pc.field("timestamp").is_null())
+        if len(untimed):
+            raise RequestError(file.path, untimed["seq"][0].as_py(), TIME_NEEDED, "none")
+    return requests

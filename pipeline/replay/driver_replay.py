@@ -1,0 +1,257 @@
+"""Few requests with the entries that they scan, brought together on the driver, without Spark.
+
+The steps are those of `replay.requests_after_entries`, made by the same functions. Where Spark joins tables, the driver reads the stored
+rows of the segments that the requests need.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.delta.table_rows import Wanted
+from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay import as_of
+from pipeline.replay.entry_colocation import Row, rows_in_order, rows_of
+from pipeline.replay.expression_filters import filter_rules, judge, pulls_into_messages, pulls_with_filter_text, split
+from pipeline.replay.kernel_batches import ENTRIES_KEY, Answering, answer_batches
+from pipeline.replay.replay import REQUEST_COLUMNS, At, BrokerStore, broker_store, by_queue, by_segment, cut_at_recorded
+from pipeline.requests.packing import Place, pack
+from pipeline.schema import tables as t
+from pipeline.schema.table import Table
+from pipeline.settings.settings import PullSettings
+from udfs.pull.pull_filter import FilterRules
+
+Queue = tuple[str, int]
+# topic, queueId, number of the segment
+Segment = tuple[str, int, int]
+
+
+class StoredRows(Protocol):
+    """The rows of a broker's tables that requests need."""
+
+    @property
+    def store(self) -> BrokerStore:
+        """Figures of the store."""
+        ...
+
+    @property
+    def bounds(self) -> Mapping[Queue, tuple[int, int]]:
+        """minOffset and maxOffset of each queue."""
+        ...
+
+    def segments(self, keys: Set[Segment]) -> Mapping[Segment, Row]:
+        """Rows of consume_queue_segment, at least those of `keys` that there are."""
+        ...
+
+    def properties(self, keys: Set[Segment]) -> Mapping[Segment, list[Row]]:
+        """Rows of consume_queue_properties, at least those of `keys`."""
+        ...
+
+    def times(self, queues: Set[Queue]) -> Mapping[Queue, list[Row]]:
+        """The number of each segment of some queues, and its `least` timestamp, in the order of the numbers."""
+        ...
+
+    def log_parts(self) -> as_of.Index:
+        """The index of the log's parts."""
+        ...
+
+    def log_runs(self, parts: Set[int]) -> list[Row]:
+        """The runs of records of some parts of the log, with the part as `key` and their first offset as `run`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LakeRows:
+    """The rows of a lake's tables; of large tables, only files that may have wanted rows are read."""
+
+    broker: OpenedBroker
+    store: BrokerStore
+    bounds: Mapping[Queue, tuple[int, int]]
+
+    @classmethod
+    def of(cls, broker: OpenedBroker, settings: PullSettings) -> LakeRows:
+        """The rows of a broker's tables.
+
+        Raises:
+            LakeError: as `broker_store`.
+        """
+        queues = broker.rows(t.QUEUE).to_pylist()
+        bounds = {(row["topic"], row["queueId"]): (row["minOffset"], row["maxOffset"]) for row in queues}
+        return cls(broker, broker_store(broker, readable=settings.readable), bounds)
+
+    def segments(self, keys: Set[Segment]) -> Mapping[Segment, Row]:
+        """As StoredRows says."""
+        names = ["firstQueueOffset", "entryCount", "entries", "extUnits", "storeTimestamps"]
+        return dict(self._of_segments(t.CONSUME_QUEUE_SEGMENT, keys, names))
+
+    def properties(self, keys: Set[Segment]) -> Mapping[Segment, list[Row]]:
+        """As StoredRows says."""
+        found: dict[Segment, list[Row]] = defaultdict(list)
+        for key, row in self._of_segments(t.CONSUME_QUEUE_PROPERTIES, keys, ["firstQueueOffset", "lengths", "properties"]):
+            found[key].append(row)
+        return found
+
+    def _of_segments(self, table: Table, keys: Set[Segment], names: list[str]) -> Iterator[tuple[Segment, Row]]:
+        topics, queue_ids, numbers = zip(*keys, strict=True) if keys else ((), (), ())
+        wanted: Wanted = {"topic": [*{*topics}], "queueId": [*{*queue_ids}], "segment": [*{*numbers}]}
+        rows = self.broker.rows_with(table, wanted, ["topic", "queueId", "segment", *names])
+        return (((row["topic"], row["queueId"], row["segment"]), row) for row in rows.to_pylist())
+
+    def times(self, queues: Set[Queue]) -> Mapping[Queue, list[Row]]:
+        """As StoredRows says."""
+        wanted: Wanted = {"topic": [*{topic for topic, _ in queues}], "queueId": [*{queue_id for _, queue_id in queues}]}
+        rows = self.broker.rows_with(t.CONSUME_QUEUE_SEGMENT, wanted, ["topic", "queueId", "segment", "minStoreTimestamp"])
+        found: dict[Queue, list[Row]] = defaultdict(list)
+        for row in rows.sort_by("segment").rename_columns({"minStoreTimestamp": "least"}).to_pylist():
+            found[row["topic"], row["queueId"]].append(row)
+        return found
+
+    def log_parts(self) -> as_of.Index:
+        """As StoredRows says."""
+        runs = self.broker.rows_with(t.COMMIT_LOG_SEGMENT, {}, ["firstPhysicOffset", "minStoreTimestamp"])
+        parts = pa.array(runs["firstPhysicOffset"].to_numpy() // as_of.PART_BYTES)
+        of_parts = pa.table([parts, runs["minStoreTimestamp"]], ["part", "time"]).group_by("part").aggregate([("time", "min")])
+        return as_of.Index.of_log(of_parts.rename_columns({"time_min": "least"}))
+
+    def log_runs(self, parts: Set[int]) -> list[Row]:
+        """As StoredRows says."""
+        firsts = self.broker.rows_with(t.COMMIT_LOG_SEGMENT, {}, ["firstPhysicOffset"])["firstPhysicOffset"].to_pylist()
+        wanted = [first for first in firsts if first // as_of.PART_BYTES in parts]
+        names = ["firstPhysicOffset", "ends", "storeTimestamps"]
+        rows = self.broker.rows_with(t.COMMIT_LOG_SEGMENT, {"firstPhysicOffset": wanted}, names).to_pylist()
+        return [row | {"key": row["firstPhysicOffset"] // as_of.PART_BYTES, "run": row["firstPhysicOffset"]} for row in rows]
+
+
+def replay_here(
+    broker: OpenedBroker, requests: pa.Table, *, at: At, settings: PullSettings, with_entries: bool
+) -> Iterator[pa.RecordBatch]:
+    """Answer few requests; gives rows of ANSWER_SCHEMA, one for each request, in no order.
+
+    The arguments and errors are those of `requests_after_entries_here`.
+    """
+    parts = requests_after_entries_here(broker, requests, at=at, settings=settings, with_entries=with_entries)
+    return (answers for answering, rows in parts for answers in answer_batches(answering, iter(rows)))
+
+
+def requests_after_entries_here(
+    broker: OpenedBroker, requests: pa.Table, *, at: At, settings: PullSettings, with_entries: bool
+) -> list[tuple[Answering, list[Row]]]:
+    """As `replay.requests_after_entries`, for few requests.
+
+    Args:
+        broker: the broker whose store answers.
+        requests: rows of request_lines.SCHEMA.
+        at: as for `replay`.
+        settings: of the broker.
+        with_entries: whether an answer lists its entries.
+
+    Raises:
+        NoSessionError: only Spark reads a table that is needed.
+        LakeError: the store was imported as found, or the tables are damaged.
+    """
+    rows = LakeRows.of(broker, settings)
+    place = partial(by_segment, rows.store, rows.store.has_far_pulls(settings))
+    answering = Answering.of(settings, rows.store.entries_a_file, rows.store.log, with_entries=with_entries)
+    return after_entries(rows, requests, answering, partial(filter_rules, broker, settings), at=at, place=place, settings=settings)
+
+
+def after_entries(
+    rows: StoredRows,
+    requests: pa.Table,
+    answering: Answering,
+    rules_of: Callable[[], FilterRules],
+    *,
+    at: At,
+    place: Place,
+    settings: PullSettings,
+) -> list[tuple[Answering, list[Row]]]:
+    """Packed requests, each after the entries that it scans: those with TAG filters or none; those with filters that look into messages.
+
+    Args:
+        rows: the stored rows.
+        requests: rows of request_lines.SCHEMA.
+        answering: what the kernel needs; the requests that look into messages also get `rules_of()`.
+        rules_of: gives the broker's filter rules.
+        at: as for `replay`.
+        place: gives the final keys.
+        settings: of the broker.
+    """
+    into_messages = pulls_into_messages(requests, settings)
+    by_tag, others = requests.filter(pc.invert(into_messages)), requests.filter(into_messages)
+    found = []
+    if len(by_tag):
+        found.append((answering, _with_blocks(rows, _placed(rows, by_tag, at, place), settings)))
+    if len(others):
+        rules = rules_of()
+        judged = _with_verdicts(rows, rules, _placed(rows, pulls_with_filter_text(others), at, place), settings)
+        found.append((replace(answering, rules=rules), _with_blocks(rows, judged, settings, "condition")))
+    return found
+
+
+def _placed(rows: StoredRows, requests: pa.Table, at: At, place: Place) -> list[Row]:
+    """The requests as packed rows by the keys that `place` gives, with the queue bounds and log end that they see."""
+    first = by_queue if at == "request-time" else place
+    packed = list(rows_of(pack(first, iter(requests.select(REQUEST_COLUMNS).to_batches()))))
+    for row in packed:
+        row["minOffset"], row["maxOffset"] = rows.bounds.get(_queue(row), (None, None))
+        row["logEnd"] = rows.store.log_end
+    if at == "request-time":
+        return _as_of_times(rows, packed, place)
+    return list(rows_of(cut_at_recorded(place, packed))) if at == "recorded-max" else packed
+
+
+def _queue(row: Row) -> Queue:
+    return row["topic"], row["queueId"]
+
+
+def _as_of_times(rows: StoredRows, packed: list[Row], place: Place) -> list[Row]:
+    """The packed rows with maxOffset and log end as of each request's time, by the keys of `place`."""
+    indexes = rows.times({_queue(row) for row in packed})
+    of_segments = list(rows_of(as_of.place_by_time(row | {"index": indexes.get(_queue(row))} for row in packed)))
+    stored = rows.segments({(*_queue(row), row["key"]) for row in of_segments})
+    stamps = (
+        {"topic": topic, "queueId": queue_id, "key": number, "first": row["firstQueueOffset"], "storeTimestamps": row["storeTimestamps"]}
+        for (topic, queue_id, number), row in stored.items()
+    )
+    of_parts = list(rows_of(as_of.set_max_offset_by_time(rows.log_parts(), rows_in_order(stamps, of_segments, as_of.SEGMENT))))
+    runs = rows.log_runs({row["key"] for row in of_parts})
+    ended = as_of.set_log_end_by_time(rows.store.log_start, place, rows_in_order(runs, of_parts, as_of.PART, *as_of.IN_PART))
+    return list(rows_of(ended))
+
+
+def _segments_of(rows: StoredRows, row: Row, settings: PullSettings) -> list[Segment]:
+    """The segments that the requests of a packed row may scan, in their order."""
+    numbers: Iterable[int] = [row["key"]]
+    if row["wide"] and row["key"] >= 0:
+        first = row["key"] // rows.store.entries_a_file * rows.store.segments_a_file
+        numbers = range(first, first + rows.store.segments_a_file * (1 + rows.store.files_ahead(settings)))
+    return [(*_queue(row), number) for number in numbers]
+
+
+def _with_verdicts(rows: StoredRows, rules: FilterRules, packed: list[Row], settings: PullSettings) -> list[Row]:
+    """The packed rows split by the conditions of their filters, with `verdicts` of these on the entries that the requests may scan."""
+    parts = [part | {"verdicts": None} for row in packed for part in split(rules, row)]
+    judged = [(part, _segments_of(rows, part, settings)) for part in parts if part["condition"] is not None]
+    stored = rows.properties({key for _, keys in judged for key in keys})
+    for part, keys in judged:
+        more = {"wide": part["wide"], "key": part["key"], "conditions": [part["condition"]]}
+        part["verdicts"] = list(rows_of(judge(rules, [one | more for key in keys for one in stored.get(key, ())])))
+    return parts
+
+
+def _with_blocks(rows: StoredRows, packed: list[Row], settings: PullSettings, *then_by: str) -> list[Row]:
+    """The packed rows, those of a key after a row with the key's entries."""
+    of_keys = {tuple(row[name] for name in ENTRIES_KEY): _segments_of(rows, row, settings) for row in packed}
+    stored = rows.segments({key for keys in of_keys.values() for key in keys})
+    found = (
+        dict(zip(ENTRIES_KEY, key, strict=True)) | {"blocks": [stored[one] for one in keys if one in stored]}
+        for key, keys in of_keys.items()
+    )
+    return rows_in_order((row for row in found if row["blocks"]), packed, ENTRIES_KEY, *then_by)

@@ -1,0 +1,69 @@
+"""Answers to few requests by the driver alone: the start of a Spark session would take longer than the work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from pipeline.files.store_files import local_path
+from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay.driver_answers import only_spark_answers
+from pipeline.replay.replay import broker_store
+from pipeline.replay.replay_run import ReplayOptions
+from pipeline.schema import capture_tables as ct
+from pipeline.tasks import small_work
+
+Done = TypeVar("Done")
+
+_MOST_PULLS = 100_000
+# of a file with about so many requests
+_MOST_REQUEST_BYTES = 16 << 20
+_MOST_ENTRIES = 2_000_000
+
+
+def answered_here(
+    answer: Callable[[OpenedBroker], Done],
+    lake_root: str,
+    name: str | None,
+    requests_path: str | None,
+    *,
+    options: ReplayOptions,
+    tell: Callable[[str], None],
+) -> Done | None:
+    """The result of `answer` for a broker without a session, where the requests are few and the driver can read the tables.
+
+    Args:
+        answer: answers requests; raises NoSessionError before it writes anything, if only Spark can.
+        lake_root: local directory of the lake.
+        name: the broker's name; None for the lake's only broker.
+        requests_path: path of the request file; None for captured pulls.
+        options: of the replay.
+        tell: called with a line that says who answers, and why it is Spark.
+
+    Returns:
+        The result; None where Spark has to answer.
+    """
+
+    def work() -> Done:
+        broker = OpenedBroker.of(None, lake_root, name)
+        small_work.require_small(_why_not_small(broker, requests_path, options), "answers", tell)
+        return answer(broker)
+
+    return small_work.done_here(work, "answers", tell)
+
+
+def _why_not_small(broker: OpenedBroker, requests_path: str | None, options: ReplayOptions) -> str | None:
+    if reason := only_spark_answers(options):
+        return reason
+    if requests_path is None:
+        if broker.lake.count(ct.PULL_REQUEST) > _MOST_PULLS:
+            return f"more than {_MOST_PULLS:,} pulls are captured"
+    elif os.path.isfile(local_path(requests_path)) and os.path.getsize(local_path(requests_path)) > _MOST_REQUEST_BYTES:
+        return f"the file has more than {_MOST_REQUEST_BYTES >> 20} MiB"
+    store = broker_store(broker, readable=False)  # whether it was imported as found is checked when it answers
+    if store.entries > _MOST_ENTRIES:
+        return f"the queues have more than {_MOST_ENTRIES:,} entries"
+    if options.messages and store.log_end - store.log_start > small_work.MOST_BYTES:
+        return f"the log has more than {small_work.MOST_BYTES >> 20} MiB"
+    return None
