@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pullsim.rows import Rows
 from pullsim.shown import Explained, Page
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pipeline.embedded.database import EmbeddedLake
     from pipeline.lake.asking import AskAll
     from pipeline.lake.opened_broker import OpenedBroker
-    from pipeline.replay.answered_requests import Comparison
     from pipeline.replay.replay_run import Replayed, ReplayOptions
 
 Engine = Literal["auto", "duckdb", "spark"]
@@ -312,23 +311,22 @@ class Lake:
         given, run = _given(settings, rules), run_id()
         options = ReplayOptions(at=at)
 
-        def of_file(path: str, opened: OpenedBroker) -> Replayed[Comparison]:
-            settings_of = partial(given.of_file, opened.properties())
-            return run_replay(opened, path, options=options, settings_of=settings_of, run_id=run, now=now, progress=progress_to_stderr)
+        def answer(path: str | None, opened: OpenedBroker) -> Replayed[Any]:
+            more: dict[str, Any]
+            stored, more = opened.properties(), {"options": options, "run_id": run, "now": now, "progress": progress_to_stderr}
+            if path is None:
+                return run_captured_replay(opened, settings=given.over(stored), **more)
+            return run_replay(opened, path, settings_of=partial(given.of_file, stored), **more)
 
         with _job():
-            if isinstance(requests, str | os.PathLike):
-                path = os.fspath(requests)
-                if not self._is_answered_here(partial(of_file, path), path, broker, options):
-                    of_file(path, self._broker(broker))
-            elif requests is None:
-                opened = self._broker(broker)
-                own = given.over(opened.properties())
-                run_captured_replay(opened, options=options, settings=own, run_id=run, now=now, progress=progress_to_stderr)
+            if requests is None or isinstance(requests, str | os.PathLike):
+                path = None if requests is None else os.fspath(requests)
+                if not self._is_answered_here(partial(answer, path), path, broker, options):
+                    answer(path, self._broker(broker))
             else:
                 opened = self._broker(broker)
                 with request_file(opened, requests, run) as path:
-                    of_file(path, opened)
+                    answer(path, opened)
         return self.sql(_ANSWERS.format(run=run))
 
     def capture(self, traffic: Path, *, broker: str | None = None) -> None:
@@ -375,12 +373,14 @@ class Lake:
             return None
         return done_here(lambda: work(OpenedBroker.of(None, self.path, broker)), does, lambda _: None)
 
-    def _is_answered_here(self, answer: Callable[[OpenedBroker], object], path: str, broker: str | None, options: ReplayOptions) -> bool:
-        """Whether the driver answered the requests of a file, because they are few."""
+    def _is_answered_here(
+        self, answer: Callable[[OpenedBroker], object], path: str | None, broker: str | None, options: ReplayOptions
+    ) -> bool:
+        """Whether the driver answered the requests of a file, or captured pulls, because they are few."""
         from pipeline.files.store_files import is_uri
         from pipeline.replay.small_replay import answered_here
 
-        if self._engine == "spark" or is_uri(self.path) or is_uri(path):
+        if self._engine == "spark" or is_uri(self.path) or is_uri(path or ""):
             return False
         return answered_here(answer, self.path, broker, path, options=options, tell=lambda _: None) is not None
 

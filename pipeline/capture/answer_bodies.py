@@ -47,11 +47,11 @@ def _records(broker: OpenedBroker, entries: DataFrame) -> DataFrame:
     of_log = broker.table(t.COMMIT_LOG).where(F.col("physicOffset").between(first, last))
     row = broker.table(t.BROKER).select("mappedFileSizeCommitLog").first()
     file_size = 0 if row is None else row[0]
-    return of_log.select(*RECORD_COLUMNS).mapInArrow(partial(_encoded, file_size), _RECORD)
+    return of_log.select(*RECORD_COLUMNS).mapInArrow(partial(encoded_batches, file_size), _RECORD)
 
 
-def _encoded(file_size: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The bytes of the records of rows of commit_log."""
+def encoded_batches(file_size: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The bytes of the records of rows of commit_log: physicOffset, size and `record`."""
     for batch in batches:
         if len(batch):
             content, ends = encoded_records(batch, file_size)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pipeline.capture.captured_pulls import PROCESSED_AT, captured_pulls
 from pipeline.capture.pull_checks import checked
-from pipeline.capture.replay_captured import PROCESSED_AT, captured_pulls, request_json
+from pipeline.capture.replay_captured import request_json
 from pipeline.files.output_file import output_file, write_lines
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.requests.request_lines import SCHEMA

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
+from pipeline.delta.delta_sql import literal
+from pipeline.embedded.relations import Relations
 from pipeline.replay.replay import At
-from pipeline.tasks.computed_once import kept
 
 _SHOWN_DIFFERENCES = 3
 _FIELDS = ("code", "nextBeginOffset", "minOffset", "maxOffset", "bodySha256")
@@ -77,48 +75,48 @@ class CapturedComparison:
         return [*lines, f"{self.compared} compared, {self.differ} differ"]
 
 
-def compare_captured(pulls: DataFrame, answered: DataFrame, *, at: At) -> CapturedComparison:
-    """Compare each answer, a row of `answered_captured`, with the recorded answer of its pull, a row of pull_request with `seq`."""
+def compare_captured(judged: Relations) -> CapturedComparison:
+    """The comparison of answers with the recorded answers of their pulls, from the relation `judged` that `judged_query` gives."""
+    counts = {(row["kind"], bool(row["held"])): row["pulls"] for row in judged.rows(_COUNTED)}
+    return _summed(counts, [_difference(row) for row in judged.rows(_SHOWN)])
+
+
+def judged_query(at: At) -> str:
+    """The query that compares each answer (`answered`, as `answered_captured` gives it) with that of its pull (`pulls`, with `seq`).
+
+    Its `kind` says what came of it: same, a reason, an error, or that no answer was recorded.
+    """
+    by_time = str(at == "request-time").upper()
     # a pull that a check refuses has no offsets in its answer
-    ours = {name: F.when(F.col("refusedCode").isNull() | F.lit(name == "code"), F.col(name)) for name in _FIELDS}
-    theirs = [F.col(f"recorded{name[0].upper()}{name[1:]}").alias(f"theirs_{name}") for name in _FIELDS]
-    recorded = pulls.select("seq", "held", "recordedBodyLength", *theirs)
-    rows = answered.select("seq", "requestId", "error", *[ours[name].alias(name) for name in _FIELDS]).join(recorded, "seq")
+    ours = ", ".join(f"{name if name == 'code' else f'CASE WHEN refusedCode IS NULL THEN {name} END'} AS {name}" for name in _FIELDS)
+    theirs = ", ".join(f"recorded{name[0].upper()}{name[1:]} AS theirs_{name}" for name in _FIELDS)
     # a body that was not captured completely is not compared
-    whole = F.col("theirs_bodySha256").isNotNull() | (F.coalesce("recordedBodyLength", F.lit(0)) == 0)
-    known = dict.fromkeys(_FIELDS, F.lit(True)) | {"bodySha256": whole}
-    differs = F.filter(
-        F.array(*[F.when(known[name] & ~F.col(name).eqNullSafe(F.col(f"theirs_{name}")), F.lit(name)) for name in _FIELDS]),
-        lambda one: one.isNotNull(),
+    whole = "(theirs_bodySha256 IS NOT NULL OR coalesce(recordedBodyLength, 0) = 0)"
+    differing = ", ".join(
+        f"CASE WHEN {whole if name == 'bodySha256' else 'TRUE'} AND NOT ({name} <=> theirs_{name}) THEN '{name}' END" for name in _FIELDS
     )
-    judged = rows.withColumn("fields", differs).withColumn(
-        "kind",
-        F.when(F.col("theirs_code").isNull(), "unrecorded")
-        .when(F.col("error").isNotNull(), F.concat(F.lit("error "), "error"))
-        .when(F.size("fields") == 0, "same")
-        .otherwise(_reason(at)),
-    )
-    with kept(judged) as judged:
-        counts = {(row["kind"], bool(row["held"])): row["count"] for row in judged.groupBy("kind", "held").count().collect()}
-        shown = judged.where(F.col("kind").isin(list(_REASONS))).orderBy("seq").limit(_SHOWN_DIFFERENCES)
-        first = [_difference(row.asDict(recursive=True)) for row in shown.collect()]
-    return _summed(counts, first)
+    reasons = {
+        "theirs_code IS NULL": "'unrecorded'",
+        "error IS NOT NULL": "concat('error ', error)",
+        "size(fields) = 0": "'same'",
+        "theirs_minOffset < minOffset": literal(FILES_DELETED),
+        "theirs_minOffset IS NULL OR minOffset IS NULL": literal(CHECK_DIFFERS),
+        "theirs_nextBeginOffset > theirs_maxOffset": literal(OVERTAKEN),
+        f"{by_time} AND theirs_maxOffset < maxOffset": literal(NOT_DISPATCHED),
+        f"{by_time} AND theirs_maxOffset > maxOffset": literal(WAITED),
+    }
+    kind = " ".join(f"WHEN {condition} THEN {reason}" for condition, reason in reasons.items())
+    return f"""
+        SELECT *, CASE {kind} ELSE {literal(OTHER)} END AS kind FROM (
+          SELECT *, filter(array({differing}), name -> name IS NOT NULL) AS fields FROM
+            (SELECT seq, requestId, error, {ours} FROM {{answered}}) JOIN
+            (SELECT seq, held, recordedBodyLength, {theirs} FROM {{pulls}}) USING (seq))
+    """
 
 
 _REASONS = (OVERTAKEN, FILES_DELETED, NOT_DISPATCHED, WAITED, CHECK_DIFFERS, OTHER)
-
-
-def _reason(at: At) -> Column:
-    """The reason why an answer differs, from its offsets and the recorded offsets."""
-    by_time = F.lit(at == "request-time")
-    return (
-        F.when(F.col("theirs_minOffset") < F.col("minOffset"), FILES_DELETED)
-        .when(F.col("theirs_minOffset").isNull() | F.col("minOffset").isNull(), CHECK_DIFFERS)
-        .when(F.col("theirs_nextBeginOffset") > F.col("theirs_maxOffset"), OVERTAKEN)
-        .when(by_time & (F.col("theirs_maxOffset") < F.col("maxOffset")), NOT_DISPATCHED)
-        .when(by_time & (F.col("theirs_maxOffset") > F.col("maxOffset")), WAITED)
-        .otherwise(OTHER)
-    )
+_COUNTED = "SELECT kind, held, count(*) AS pulls FROM {judged} GROUP BY kind, held"
+_SHOWN = f"SELECT * FROM {{judged}} WHERE kind IN ({', '.join(map(literal, _REASONS))}) ORDER BY seq LIMIT {_SHOWN_DIFFERENCES}"
 
 
 def _difference(row: dict[str, object]) -> Difference:

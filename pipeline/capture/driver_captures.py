@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.capture.captured_pulls import PROCESSED_AT, SEQUENCES, no_captured_pulls, require_few_sources
 from pipeline.capture.pull_checks import CHECKED, GROUP_COLUMNS, PULL_COLUMNS, TOPIC_COLUMNS, broker_config, check_batches
-from pipeline.capture.replay_captured import PROCESSED_AT, SEQUENCES, no_captured_pulls, require_few_sources
 from pipeline.embedded.relations import DriverRelations
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.requests.request_lines import REQUEST_ARROW
@@ -59,10 +59,11 @@ def captured_requests_here(pulls: pa.Table, checked: pa.Table) -> pa.Table:
 def request_objects(requests: pa.Table, seqs: Sequence[int]) -> dict[int, dict[str, Any]]:
     """For the requests with some numbers, the object `request` in the line of a request file."""
     rows = requests.filter(pc.is_in(requests["seq"], pa.array(seqs, pa.int64()))).to_pylist()
-    return {row["seq"]: _request_object(row) for row in rows}
+    return {row["seq"]: request_object(row) for row in rows}
 
 
-def _request_object(row: dict[str, Any]) -> dict[str, Any]:
+def request_object(row: dict[str, Any]) -> dict[str, Any]:
+    """The object `request` in the line of a request file, for a row with the columns of a request."""
     wanted = None if row["filterType"] is None else {"type": row["filterType"], "expression": row["expression"]}
     return {
         "group": row["consumerGroup"],

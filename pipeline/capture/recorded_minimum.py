@@ -8,8 +8,9 @@ Surprise: pulls below the store's present minimum were answered from files that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from pipeline.embedded.relations import Relations
 from pipeline.schema import tables as t
@@ -17,6 +18,7 @@ from pipeline.settings.settings import PullSettings
 from udfs.sql_functions import require_functions
 
 FILES_DELETED = "FILES_DELETED"
+MINIMUM_FUNCTIONS = ("pull_status", "correct_offset", "response_code")
 
 
 def from_deleted_files(relations: Relations) -> int:
@@ -34,24 +36,34 @@ def from_deleted_files(relations: Relations) -> int:
 def with_recorded_minimum(answers: DataFrame, settings: PullSettings) -> DataFrame:
     """The store's answers, as they are with `recordedMinOffset` as the minimum of the queue where it is not NULL."""
     require_functions(answers.sparkSession)
+    return answers.selectExpr(*minimum_columns(answers.columns, settings))
+
+
+def minimum_columns(names: Sequence[str], settings: PullSettings) -> list[str]:
+    """The columns of `with_recorded_minimum` in Spark's SQL, which call MINIMUM_FUNCTIONS.
+
+    Args:
+        names: the columns of the answers.
+        settings: of the broker.
+    """
     role = f"'{settings.broker_role}', {str(settings.offset_check_in_slave).upper()}"
-    known = F.col("recordedMinOffset").isNotNull() & F.col("status").isNotNull()
-    of_bounds = F.expr("pull_status(queueOffset, recordedMinOffset, maxOffset)")
-    corrected = F.expr(f"correct_offset(queueOffset, recordedMinOffset, maxOffset, {role})")
-    without_scan = known & of_bounds.isNotNull()
-    gone = F.coalesce(known & of_bounds.isNull() & (F.col("queueOffset") < F.col("minOffset")), F.lit(False))
+    known = "(recordedMinOffset IS NOT NULL AND status IS NOT NULL)"
+    of_bounds = "pull_status(queueOffset, recordedMinOffset, maxOffset)"
+    without_scan = f"{known} AND {of_bounds} IS NOT NULL"
+    gone = f"coalesce({known} AND {of_bounds} IS NULL AND queueOffset < minOffset, FALSE)"
     values = {
         "status": of_bounds,
-        "code": F.expr(f"response_code(pull_status(queueOffset, recordedMinOffset, maxOffset), queueOffset, {role})"),
-        "nextBeginOffset": corrected,
-        **dict.fromkeys(("messageCount", "bufferTotalSize", "msgCount4Commercial"), F.lit(0)),
-        "suggestPullingFromSlave": F.lit(False),
-        "diskFallBehind": F.lit(None),
-        "entries": F.array().cast(t.ENTRIES_TYPE),
-        "bodySha256": F.lit(None),
+        "code": f"response_code({of_bounds}, queueOffset, {role})",
+        "nextBeginOffset": f"correct_offset(queueOffset, recordedMinOffset, maxOffset, {role})",
+        **dict.fromkeys(("messageCount", "bufferTotalSize", "msgCount4Commercial"), "0"),
+        "suggestPullingFromSlave": "FALSE",
+        "diskFallBehind": "NULL",
+        "entries": f"CAST(array() AS {t.ENTRIES_TYPE})",
+        "bodySha256": "NULL",
     }
-    columns = {name: F.when(without_scan, value).otherwise(F.col(name)) for name, value in values.items()}
-    columns = {name: F.when(~gone, column) for name, column in columns.items()}
-    minimum = F.when(known, F.col("recordedMinOffset")).otherwise(F.col("minOffset"))
-    error = F.when(gone, FILES_DELETED).otherwise(F.col("error"))
-    return answers.withColumns({**columns, "minOffset": minimum, "error": error})
+    columns = {
+        name: f"CASE WHEN NOT {gone} THEN CASE WHEN {without_scan} THEN {value} ELSE {name} END END" for name, value in values.items()
+    }
+    columns["minOffset"] = f"CASE WHEN {known} THEN recordedMinOffset ELSE minOffset END"
+    columns["error"] = f"CASE WHEN {gone} THEN '{FILES_DELETED}' ELSE error END"
+    return [f"{columns.get(name, name)} AS {name}" for name in names]

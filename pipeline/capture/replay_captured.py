@@ -9,34 +9,30 @@ Surprise: an answer may have a message past its own maxOffset, if it was dispatc
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.capture.answer_bodies import with_body_sha256
-from pipeline.capture.comparison import CapturedComparison, compare_captured
+from pipeline.capture.captured_pulls import OF_REQUEST, PROCESSED_AT, answered_query, captured_pulls
+from pipeline.capture.comparison import CapturedComparison, compare_captured, judged_query
+from pipeline.capture.driver_answers import answer_captured_here
 from pipeline.capture.pull_checks import checked
 from pipeline.capture.recorded_minimum import with_recorded_minimum
+from pipeline.embedded.relations import SparkRelations
 from pipeline.files.output_file import OutputFile, output_file, write_lines
-from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import response_json
 from pipeline.replay.message_texts import with_messages
 from pipeline.replay.replay import RequestProfile
 from pipeline.replay.replay_job import answer
 from pipeline.replay.replay_run import Replayed, ReplayOptions, ReplayRun, count_by_error, replayed
-from pipeline.schema import capture_tables as ct
 from pipeline.settings.settings import BrokerSettings
-from udfs.pull.codes import ResponseCode
+from pipeline.tasks.computed_once import kept
 
 SOURCE = "pull_request"
-SOURCES_MAX = 1000
-# SQL: ms at which the broker processed a pull; a held pull is processed again when it wakes
-PROCESSED_AT = "IF(held, coalesce(answerMicros, arrivalMicros), arrivalMicros) DIV 1000"
-SEQUENCES = 1 << 53  # more than the sequence numbers of a source
-_OF_REQUEST = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums", "filterType", "expression", "timestamp")
 
 
 def run_captured_replay(
@@ -58,67 +54,41 @@ def run_captured_replay(
     started = now()
     progress(settings.told_version)
     options.check_roles(settings.pull_settings().broker_role)
-    pulls = captured_pulls(broker)
+    run = ReplayRun(
+        broker=broker,
+        run_id=run_id,
+        source=SOURCE,
+        source_digest=None,
+        settings=settings,
+        at=options.at,
+        started=started,
+        slave_lag=options.slave_lag,
+    )
     with output_file(options.out) if options.out else nullcontext() as out:
         progress("answering")
-        with answered_captured(broker, pulls, options=options, settings=settings) as answered:
-            comparison = compare_captured(pulls, answered, at=options.at) if options.compare else None
-            if out is not None:
-                _to_file(broker, answered, options, out)
-            else:
-                run = ReplayRun(
-                    broker=broker,
-                    run_id=run_id,
-                    source=SOURCE,
-                    source_digest=None,
-                    settings=settings,
-                    at=options.at,
-                    started=started,
-                    slave_lag=options.slave_lag,
-                )
-                run.write(answered, now)
-            errors = count_by_error(answered)
+        answer_all = _answer_captured if broker.lake.has_session else answer_captured_here
+        errors, comparison = answer_all(run, options=options, out=out, now=now)
     return replayed(run_id, errors, comparison, options)
 
 
-def captured_pulls(broker: OpenedBroker) -> DataFrame:
-    """The broker's rows of pull_request with `seq`, a number that orders them by file and by place in the file.
-
-    Raises:
-        LakeError: there are no rows, or rows of more than SOURCES_MAX files.
-    """
-    pulls = broker.table(ct.PULL_REQUEST)
-    sources = [row["sourceDigest"] for row in pulls.select("sourceDigest").distinct().orderBy("sourceDigest").collect()]
-    if not sources:
-        others = broker.lake.table(ct.PULL_REQUEST).select("brokerName").distinct().orderBy("brokerName").collect()
-        raise no_captured_pulls(broker, [row["brokerName"] for row in others])
-    require_few_sources(broker, sources)
-    return pulls_of(pulls, sources)
-
-
-def no_captured_pulls(broker: OpenedBroker, others: Sequence[str]) -> LakeError:
-    """The error about a broker without captured pulls; `others` are the brokers of the lake that have some."""
-    found = f"captured pulls of {', '.join(map(repr, others))} only" if others else "none"
-    return LakeError(
-        f"{broker.lake.root}: expected captured pulls of broker {broker.name!r}, found {found}; "
-        f"give --requests FILE, or capture some with `pullsim capture FILE.pcap --lake {broker.lake.root} --broker {broker.name}`"
-    )
+def _answer_captured(
+    run: ReplayRun, *, options: ReplayOptions, out: OutputFile | None, now: Callable[[], dt.datetime]
+) -> tuple[dict[str | None, int], CapturedComparison | None]:
+    """As `answer_captured_here`, on Spark."""
+    pulls = captured_pulls(run.broker)
+    with answered_captured(run.broker, pulls, options=options, settings=run.settings) as answered:
+        comparison = _compared(pulls, answered, options) if options.compare else None
+        if out is not None:
+            _to_file(run.broker, answered, options, out)
+        else:
+            run.write(answered, now)
+        return count_by_error(answered), comparison
 
 
-def require_few_sources(broker: OpenedBroker, sources: Sequence[str]) -> None:
-    """Check the number of captured files that the pulls of a broker are from.
-
-    Raises:
-        LakeError: they are more than SOURCES_MAX.
-    """
-    if len(sources) > SOURCES_MAX:
-        raise LakeError(f"{broker.lake.root}: expected captured pulls of at most {SOURCES_MAX} files, found {len(sources)}")
-
-
-def pulls_of(pulls: DataFrame, sources: Sequence[str]) -> DataFrame:
-    """The rows of pull_request from some files, with `seq` as in `captured_pulls`; `sources` are at most SOURCES_MAX digests."""
-    ranks = pulls.sparkSession.createDataFrame(list(enumerate(sources)), "rank BIGINT, sourceDigest STRING")
-    return pulls.join(F.broadcast(ranks), "sourceDigest").withColumn("seq", F.col("rank") * SEQUENCES + F.col("sequence"))
+def _compared(pulls: DataFrame, answered: DataFrame, options: ReplayOptions) -> CapturedComparison:
+    spark = pulls.sparkSession
+    with kept(spark.sql(judged_query(options.at), answered=answered, pulls=pulls)) as judged:
+        return compare_captured(SparkRelations(spark, {"judged": judged}))
 
 
 @contextmanager
@@ -133,37 +103,20 @@ def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: Replay
     joined = pulls.withColumn("timestamp", F.expr(PROCESSED_AT)).join(options.chosen(checks), "seq")
     passed = joined.where("refusedCode IS NULL AND checkError IS NULL")
     no_line = F.lit(None).cast("STRING").alias("line")
-    requests = passed.select("seq", *_OF_REQUEST, F.lit(False).alias("registered"), "recordedMaxOffset", no_line)
+    requests = passed.select("seq", *OF_REQUEST, F.lit(False).alias("registered"), "recordedMaxOffset", no_line)
     chosen = ReplayOptions(at=options.at, slave_lag=options.slave_lag)
     given = answer(broker, requests, options=chosen, settings=settings.pull_settings(), profile=RequestProfile()).persist()
     own = F.col("recordedMinOffset") if options.at != "snapshot" else F.lit(None).cast("BIGINT")
     given_then = with_recorded_minimum(
         with_body_sha256(broker, given).join(pulls.select("seq", own.alias("recordedMinOffset")), "seq"), settings.pull_settings()
     ).drop("recordedMinOffset")
-    answered = _with_codes(joined, given_then).persist()
+    answered = pulls.sparkSession.sql(answered_query(given_then.columns), asked=joined, given=given_then).persist()
     try:
         yield answered
     finally:
         answered.unpersist()
         given.unpersist()
         checks.unpersist()
-
-
-def _with_codes(pulls: DataFrame, given: DataFrame) -> DataFrame:
-    # an answer has no status where the store throws or answers null
-    code = F.coalesce("refusedCode", "code", F.when(F.col("error").isNull(), F.lit(int(ResponseCode.SYSTEM_ERROR))))
-    of_pull = pulls.select(
-        "seq",
-        "requestId",
-        *_OF_REQUEST,
-        "refusedCode",
-        "checkError",
-        F.expr("IF(held, arrivalMicros DIV 1000, NULL)").alias("heldMillis"),
-        F.when(F.col("held"), F.col("timestamp")).alias("wokenMillis"),
-    )
-    own = [name for name in given.columns if name not in of_pull.columns]
-    joined = of_pull.join(given.select("seq", *own), "seq", "left").withColumn("error", F.coalesce("error", "checkError"))
-    return joined.withColumn("code", code.cast("INT"))
 
 
 def request_json() -> Column:

@@ -92,8 +92,9 @@ def replay_command(
         return run_replay(opened, requests, options=options, settings_of=settings_of, run_id=run, now=now, progress=progress_to_stderr)
 
     done = None
-    if requests is not None and engine.may_work_here:
-        require_input("--requests", requests)
+    if engine.may_work_here:
+        if requests is not None:
+            require_input("--requests", requests)
         done = answered_here(answered, lake, broker, requests, options=options, tell=engine.tell)
     if done is None:
         inputs, outputs = {"--requests": requests}, {"--out": out}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import duckdb
 import pyarrow as pa
 
+from pipeline.embedded.functions import create_function
 from pipeline.embedded.opened_tables import quoted
 from pipeline.embedded.translation import duckdb_sql, parsed
 
@@ -39,10 +41,12 @@ class SparkRelations:
 
 
 class DriverRelations:
-    """Arrow tables of this process."""
+    """Arrow tables of this process; queries may call the rules' `functions`."""
 
-    def __init__(self, **tables: pa.Table) -> None:
+    def __init__(self, functions: Sequence[str] = (), **tables: pa.Table) -> None:
         self._connection = duckdb.connect()
+        for function in functions:
+            create_function(self._connection, function)
         self._names = {name: quoted(name) for name in tables}
         for name, table in tables.items():
             self._connection.from_arrow(table).create_view(name)

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pipeline.capture.captured_pulls import captured_pulls
 from pipeline.capture.captured_requests import captured_requests
 from pipeline.capture.driver_captures import captured_pulls_here, captured_requests_here, checked_here, request_objects
 from pipeline.capture.pull_checks import checked
-from pipeline.capture.replay_captured import captured_pulls
 from pipeline.embedded.relations import DriverRelations, Relations, SparkRelations
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.drain import SIDES

@@ -23,11 +23,13 @@ _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
 
 
 def json_object(fields: Mapping[str, Any]) -> str:
-    """The JSON of an object whose values are texts, numbers, booleans, lists of numbers, and None."""
+    """The JSON of an object whose values are texts, numbers, booleans, lists of numbers, such objects, and None."""
     return "{" + ",".join(f'"{name}":{_json(value)}' for name, value in fields.items()) + "}"
 
 
 def _json(value: Any) -> str:
+    if isinstance(value, dict):
+        return json_object(value)
     return f'"{value.translate(_ESCAPES)}"' if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.capture.replay_captured import SOURCES_MAX, answered_captured, pulls_of
+from pipeline.capture.captured_pulls import SOURCES_MAX, pulls_of
+from pipeline.capture.replay_captured import answered_captured
 from pipeline.lake.lake import Lake, StreamBatch
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.replay.replay_run import ReplayOptions

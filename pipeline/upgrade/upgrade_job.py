@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import functions as F
 
+from pipeline.capture.captured_pulls import captured_pulls
 from pipeline.capture.recorded_minimum import from_deleted_files
-from pipeline.capture.replay_captured import captured_pulls
 from pipeline.embedded.relations import SparkRelations
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay import At

@@ -1,0 +1,82 @@
+"""Golden captures replayed from the stores that their brokers left, compared with what an analysis inside the broker's process found."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+import pytest
+
+from pullsim import open as open_lake
+from tests.runs.in_session import Pullsim, pullsim_in
+from tests.runs.sampling import sampled, slow_proof
+from tests.truth.captured import CAPTURES, unpack
+from tests.truth.golden import needs_golden
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+# the driver answers, and Spark where it is asked for
+ON_SPARK = ["--conf", "spark.ui.enabled=false"]
+ENGINES = [pytest.param([], id="driver"), pytest.param(ON_SPARK, id="Spark", marks=slow_proof)]
+
+
+@pytest.fixture
+def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Pullsim:
+    return pullsim_in(spark, monkeypatch, capsys)
+
+
+def differing(out: str, kind: str) -> tuple[int, int]:
+    """(how many, of how many) differ: of the line for pulls answered at once or held."""
+    found = re.search(rf"^{kind}: (\d+) of (\d+) differ", out, re.MULTILINE)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def captured(name: str, pullsim: Pullsim, tmp_path: Path) -> tuple[Path, Path]:
+    """The folder of a capture, and a lake that has its store and its traffic."""
+    folder, lake = unpack(name, tmp_path, store=True), tmp_path / "lake"
+    assert pullsim("import", folder / "store", "--lake", lake, "--properties", folder / "broker.conf")[0] == 0
+    assert pullsim("capture", folder / "traffic.pcap", "--lake", lake)[0] == 0
+    return folder, lake
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", sampled(CAPTURES, 1) or [pytest.param("none", marks=needs_golden)])
+def test_captured_pulls_are_answered_as_the_broker_did(name: str, engine: list[str], pullsim: Pullsim, tmp_path: Path) -> None:
+    folder, lake = captured(name, pullsim, tmp_path)
+    analysis: dict[str, Any] = json.loads((folder / "analysis.json").read_text("utf-8"))
+
+    code, out, _ = pullsim("replay", "--lake", lake, "--compare", "--at", "recorded-max", *engine)
+    races = len(analysis["recorded_max_but_different"])
+    assert (code, out.splitlines()[-1].split(", ")[1]) == (1 if races else 0, f"{races} differ")
+    assert out.count("between the broker's look at maxOffset and its look at the entries") == min(races, 1)
+
+    _, out, _ = pullsim("replay", "--lake", lake, "--compare", "--at", "request-time", "--filters", "TAG", *engine)
+    cuts = analysis["full_answer_TAG_equal_by_cut"]
+    for kind, told in (("answered at once", cuts["stamp<=request_ms"]["immediate"]), ("held", cuts["stamp<=response_ms"]["held"])):
+        differ, whole = differing(out, kind)
+        # the analysis knew which pulls were held, and compared no maxOffset; we take some in a thousand for the other
+        assert abs(differ - told["different"]) <= 30, kind
+        assert whole <= told["different"] + told["equal"] + 250, kind
+
+
+@slow_proof
+@needs_golden
+@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("at", ["snapshot", "request-time", "recorded-max"])
+def test_driver_and_spark_write_the_same_answers(name: str, at: str, pullsim: Pullsim, tmp_path: Path) -> None:
+    _, lake = captured(name, pullsim, tmp_path)
+    for engine, out in (([], "here"), (ON_SPARK, "spark")):
+        code, _, err = pullsim("replay", "--lake", lake, "--at", at, "--out", tmp_path / out, *engine)
+        assert code == 0, err
+        assert pullsim("replay", "--lake", lake, "--at", at, *engine)[0] == 0
+    assert (tmp_path / "here").read_bytes() == (tmp_path / "spark").read_bytes()
+    rows = open_lake(lake).sql("SELECT * FROM pull_response").arrow()
+    runs = [
+        rows.filter(pc.field("runId") == run).drop_columns(["runId"]).sort_by("requestId") for run in rows["runId"].unique().to_pylist()
+    ]
+    assert len(runs) == 2
+    assert runs[0].equals(runs[1])
+    assert len(runs[0]) > 1000
