@@ -13,7 +13,11 @@ from pipeline.settings.quantities import counted
 from pipeline.terminal import progress_to_stderr, say
 
 
-@cli.command("capture", cls=ExampleCommand, example="pullsim capture traffic.pcap --lake lake && pullsim replay --lake lake --compare")
+@cli.command(
+    "capture",
+    cls=ExampleCommand,
+    example="pullsim capture traffic.pcap --lake lake && pullsim replay --lake lake --compare --at recorded-max",
+)
 @click.argument("file")
 @lake_option
 @broker_option

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     "--keep", type=click.IntRange(1, 36_500), metavar="DAYS", help="With --record: drop older observations, and compact the others."
 )
 @click.option("--broker", metavar="NAME", help="Only this broker, all by default; with --record needed if the lake holds more than one.")
-@list_options
+@partial(list_options, in_table="in a table 50 groups or topics, and all queues,")
 def lag_command(
     lake: str,
     group: str | None,

@@ -74,10 +74,13 @@ def asked_of(lake: EmbeddedLake) -> Ask:
     return ask
 
 
-def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a list of rows: --sort and --limit, its form, and the engine that reads the lake."""
+def list_options(command: Callable[..., Any], *, in_table: str = "50 in a table") -> Callable[..., Any]:
+    """Add the options of a list of rows: --sort and --limit, its form, and the engine that reads the lake.
+
+    `in_table` says how many rows a table has by default.
+    """
     sort = "Sort by a column of the table or of the view; numbers and times from the greatest down, unless :asc is given."
-    limit = "Greatest number of rows, 0 for all; 50 in a table by default, all as json and csv."
+    limit = f"Greatest number of rows, 0 for all; {in_table} by default, all as json and csv."
     decorated = click.option("--limit", type=click.IntRange(min=0), metavar="N", help=limit)(
         format_option(engine_option(engine_options(command)))
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from pipeline.lag.lag_sql import IN_TROUBLE, WORST_FIRST
 from pipeline.listings.listing import Kind, Listing, Shown, Totals, Verdict
-from pipeline.settings.quantities import counted, duration_text, size_text
+from pipeline.settings.quantities import counted, duration_text, moment_text, size_text
 
 _BODY: Final = "CASE WHEN sysFlag & 1 = 1 THEN try_validate_utf8(CAST(uncompress_body(body, sysFlag) AS STRING)) ELSE bodyText END"
 
@@ -68,6 +68,7 @@ def _of_groups(total: Totals) -> Verdict:
         *(_progress_of_one if total["groups"] == 1 else _progress_of_all)(total),
         _left(total),
         f"the lag of {counted(total['unknown'], 'group')} is not known" if 0 < total["unknown"] < total["groups"] else None,
+        f"the lag of {counted(total['unknownQueues'], 'more queue')} is in no sum: it is not known" if total["unknownQueues"] else None,
         _past_the_end(total["negative"]),
         f"{counted(total['dead'], 'dead letter')} (pullsim dlq)" if total["dead"] else None,
         "pullsim retention tells when the next message is lost" if total["waiting"] else None,
@@ -89,7 +90,9 @@ def _progress_of_one(total: Totals) -> Iterator[str]:
     """Whether the only group of a list has stopped or is slow, and the command that tells why."""
     why = f"pullsim groups --queues --group {quote(total['first'])} tells why"
     if total["worst"] in _PROGRESS:
-        yield f"{_PROGRESS[total['worst']]} ({why})"
+        bad, judged = total["queuesInTrouble"], total["queuesJudged"]
+        of_queues = f"; {bad:,} of {judged:,} queues stopped, stalled or went back" if 0 < bad < judged else ""
+        yield f"{_PROGRESS[total['worst']]}{of_queues} ({why})"
     elif total["unjudged"]:
         yield f"whether it has stopped or is slow is not known: {_MORE_SEEN} ({why})"
     else:
@@ -100,7 +103,9 @@ def _progress_of_all(total: Totals) -> Iterator[str]:
     """How many groups stopped or are slow, and the command that tells why."""
     one = f" --group {quote(total['inTrouble'])}" if total["trouble"] == 1 else ""
     if total["trouble"]:
-        yield f"{total['trouble']:,} stopped, stalled or went back (pullsim groups --queues{one} tells why)"
+        bad, judged = total["queuesInTrouble"], total["queuesJudged"]
+        in_queues = f", in {bad:,} of {judged:,} queues" if bad < judged else ""
+        yield f"{total['trouble']:,} stopped, stalled or went back{in_queues} (pullsim groups --queues{one} tells why)"
     if total["slow"]:
         yield f"{total['slow']:,} slow: the lag does not become less"
     if total["unjudged"]:
@@ -150,6 +155,9 @@ GROUP_LIST: Final = Listing(
         "unjudged": _named("status = 'UNKNOWN'"),
         "unknown": _named("lag IS NULL"),
         "dead": "coalesce(sum(dlqMessages), 0L)",
+        "unknownQueues": "coalesce(sum(CASE WHEN lag IS NOT NULL THEN queuesUnknown END), 0L)",
+        "queuesInTrouble": f"coalesce(sum(CASE WHEN {IN_TROUBLE} THEN queuesInTrouble END), 0L)",
+        "queuesJudged": f"coalesce(sum(CASE WHEN {IN_TROUBLE} THEN queuesJudged END), 0L)",
     },
     verdict=_of_groups,
 )
@@ -271,7 +279,7 @@ CLIENT_LIST: Final = Listing(
 
 def _of_client_queues(total: Totals) -> Verdict:
     if not total["rows"]:
-        return Verdict("no such pull was captured; pullsim capture reads captured traffic")
+        return Verdict("no captured pull matches, or none was captured (pullsim capture reads traffic)")
     return Verdict.of(
         f"{counted(total['queues'], 'queue')} pulled by {counted(total['clients'], 'client')} of {counted(total['groups'], 'group')}",
         "of a queue and group, the first row is the client that pulled last",
@@ -301,7 +309,7 @@ CLIENT_QUEUE_LIST: Final = Listing(
 
 def _of_pulls(total: Totals) -> Verdict:
     if not total["rows"]:
-        return Verdict("no such pull was captured; pullsim capture reads captured traffic")
+        return Verdict("no captured pull matches, or none was captured (pullsim capture reads traffic)")
     return Verdict.of(
         f"{counted(total['rows'], 'pull')} of {counted(total['groups'], 'group')}",
         f"{total['found']:,} found messages" if total["found"] else None,
@@ -389,10 +397,27 @@ PULL_LIST: Final = Listing(
 )
 
 
-def _resets(moves: int) -> str | None:
-    if not moves:
+# an administrator's order is the cause, where there was one too
+_IS_CORRECTION: Final = "correctionMicros IS NOT NULL AND resetMicros IS NULL"
+
+
+def _resets(total: Totals) -> str | None:
+    if not total["resets"]:
         return None
-    return f"{moves:,} by an administrator, such as with mqadmin resetOffsetByTime: the broker told the clients, who only carried it out"
+    when = f"the broker told the clients, last at {moment_text(total['lastReset'] // 1000)} UTC, who only carried it out"
+    return f"{total['resets']:,} by an administrator, such as with mqadmin resetOffsetByTime: {when}"
+
+
+def _corrections(total: Totals) -> str | None:
+    if not total["corrections"]:
+        return None
+    return f"{total['corrections']:,} by the broker, which had answered PULL_OFFSET_MOVED (pullsim pulls --outcome 21 tells when)"
+
+
+def _again(total: Totals) -> str | None:
+    if total["again"]:
+        return f"{counted(total['again'], 'message')} to consume again, with those that filters drop"
+    return "no message comes twice" if total["back"] else None
 
 
 def _of_moves(total: Totals) -> Verdict:
@@ -402,9 +427,10 @@ def _of_moves(total: Totals) -> Verdict:
         f"{counted(total['rows'], 'move')} in {counted(total['queues'], 'queue')} by {counted(total['clients'], 'client')}"
         f"{'' if total['groups'] == 1 else ' of ' + counted(total['groups'], 'group')}",
         f"{total['back']:,} went back" if total["back"] else "none went back",
-        _resets(total["resets"]),
+        _resets(total),
+        _corrections(total),
         f"{counted(total['unseen'], 'move')} that the capture does not have, such as a reset by mqadmin" if total["unseen"] else None,
-        f"{counted(total['again'], 'message')} to consume again" if total["again"] else "no message comes twice" if total["back"] else None,
+        _again(total),
     )
 
 
@@ -422,7 +448,7 @@ OFFSET_LIST: Final = Listing(
         Shown("fromOffset", "From", Kind.COUNT),
         Shown("toOffset", "To", Kind.COUNT),
         Shown("how", "How"),
-        Shown("asked", "Request"),
+        Shown("asked", "Cause"),
         Shown("client", "Client"),
     ),
     order="micros DESC, consumerGroup, topic, queueId, brokerName",
@@ -434,9 +460,15 @@ OFFSET_LIST: Final = Listing(
         "again": "coalesce(sum(readAgain), 0L)",
         "unseen": "count_if(how = 'SEEN')",
         "resets": "count(resetMicros)",
+        "lastReset": "max(resetMicros)",
+        "corrections": f"count_if({_IS_CORRECTION})",
     },
     verdict=_of_moves,
-    more={"client": _CLIENT, "asked": "CASE WHEN resetMicros IS NULL THEN origin ELSE 'RESET_CONSUMER_CLIENT_OFFSET' END"},
+    more={
+        "client": _CLIENT,
+        "asked": "CASE WHEN resetMicros IS NOT NULL THEN 'RESET_CONSUMER_CLIENT_OFFSET' "
+        f"WHEN {_IS_CORRECTION} THEN 'PULL_OFFSET_MOVED' ELSE origin END",
+    },
 )
 BACK_LIST: Final = replace(OFFSET_LIST, verdict=_of_moves_back)
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 from pipeline.lag.retention import IN_TIME, NO_FILE, NO_RATE, NOT_DELETED, QueueOfGroup
 from pipeline.lake.asking import Row
 from pipeline.listings.listing import TABLE_ROWS, Kind, Shown, Verdict
-from pipeline.listings.table import moment_text, show_cut
-from pipeline.settings.quantities import counted
+from pipeline.listings.table import show_cut
+from pipeline.settings.quantities import counted, moment_text
 
 # reasons why no loss is foreseen: of messages that stay long enough, and of queues whose next message is not known
 _SAFE: Final = {IN_TIME, NOT_DELETED, "NOTHING_WAITS"}
@@ -125,8 +125,9 @@ def verdict(rows: Sequence[Row], skipped: int = 0, rules: Sequence[str] = ()) ->
         )
     if unplaced:
         told.append(f"of {unplaced:,} queue{'' if unplaced == 1 else 's'} the next message is not known")
-    if not losing and any(row["reason"] in _SAFE for row in rows):
-        told.append("of the other queues no loss is foreseen" if told else "no loss is foreseen")
+    safe = sum(row["reason"] in _SAFE for row in rows)
+    if safe and not losing:
+        told.append(f"of {counted(safe, 'other queue')} no loss is foreseen" if told else "no loss is foreseen")
     return Verdict.of("", *(told or ["no group has an offset here: nothing is known"]), *rules)
 
 

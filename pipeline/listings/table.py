@@ -14,7 +14,7 @@ from typing import Any, Final
 from rich.cells import cell_len, set_cell_size
 
 from pipeline.listings.listing import TEXTS, AskedListing, Kind, Shown, Totals, Verdict
-from pipeline.settings.quantities import counted, duration_text, rate_text, size_text, utc_time
+from pipeline.settings.quantities import counted, duration_text, moment_text, rate_text, size_text
 from pipeline.terminal import is_terminal, safe_text, say, show_table
 from pipeline.terminal import value_text as told_text
 
@@ -25,12 +25,6 @@ _LEAST: Final = 6
 # prose in a pipe, beside long names
 _LEAST_IN_PIPE: Final = 24
 _GAP: Final = 2
-
-
-def moment_text(millis: int) -> str:
-    """Return ms since 1970 as a text in UTC; the number itself where no calendar has the time."""
-    time = utc_time(millis)
-    return str(millis) if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
 
 
 def _text(value: Any) -> str:

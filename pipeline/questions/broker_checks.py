@@ -5,7 +5,7 @@ Broker source (4.9.3): PullMessageProcessor.processRequest; `pipeline.capture.pu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import capture_tables as ct
 from pipeline.schema import tables as t
-from pipeline.settings.settings import BrokerSettings, PullSettings
+from pipeline.settings.settings import BrokerSettings, PullSettings, nearest
 from store_format.remoting.headers import PullSysFlag
 from udfs.filters.consumer_filter_manager import TAG, build, is_tag_type
 from udfs.filters.sql92_rules import TEXT_OPERATORS
@@ -128,7 +128,7 @@ def broker_checks(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSet
     """Return what the broker does with a pull before it asks the store."""
     checked = _checked(broker, pull.header or _header(pull), settings)
     code = checked.get("refusedCode")
-    notes = _of_queue(broker, pull)
+    notes = [*_of_group(broker, pull), *_of_queue(broker, pull)]
     kind, expression = _asked_filter(pull)
     if not is_tag_type(kind):
         if not settings.value("enablePropertyFilter"):
@@ -183,6 +183,12 @@ def _header(pull: ExplainedPull) -> dict[str, Any]:
         "expressionType": kind,
         **registered,
     }
+
+
+def _of_group(broker: OpenedBroker, pull: ExplainedPull) -> Iterator[str]:
+    known = {name for table in (t.SUBSCRIPTION_GROUP, t.CONSUMER_OFFSET) for name in broker.rows(table)["consumerGroup"].to_pylist()}
+    if pull.group not in known and (near := nearest(pull.group, sorted(known))):
+        yield f"the store has no group {pull.group!r}, and answers it like others; the nearest known: {', '.join(map(repr, near))}"
 
 
 def _of_queue(broker: OpenedBroker, pull: ExplainedPull) -> list[str]:

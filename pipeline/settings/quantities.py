@@ -95,3 +95,9 @@ def percent_text(share: float) -> str:
 def utc_time(millis: int) -> dt.datetime | None:
     """Return ms since 1970 as a time in UTC; None before 1970 and after the year 9999."""
     return _EPOCH + dt.timedelta(milliseconds=millis) if 0 <= millis <= LAST_OF_YEAR_9999 else None
+
+
+def moment_text(millis: int) -> str:
+    """Return ms since 1970 as a text in UTC; the number itself where no calendar has the time."""
+    time = utc_time(millis)
+    return str(millis) if time is None else f"{time:%Y-%m-%d %H:%M:%S}"

@@ -16,7 +16,9 @@ CREATE OR REPLACE TEMPORARY VIEW group_overview (
   clients COMMENT 'clients that had not left when the capture ended: CONNECTED and SEEN in client; NULL where no capture has the group',
   lastCommitMicros COMMENT 'the last captured commit of an offset, microseconds since 1970; NULL without one',
   consumeEnable COMMENT 'whether the broker lets the group pull; NULL where subscriptionGroup.json has no such group',
-  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
+  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms',
+  queuesJudged COMMENT 'queues that group_status judges; NULL where it has none of the group',
+  queuesInTrouble COMMENT 'of them those that are STOP, STALL or REWIND'
 )
 COMMENT 'All that is known of each consumer group.'
 AS
@@ -43,7 +45,10 @@ WITH known AS (
   WHERE source = 'CAPTURED'
   GROUP BY brokerName, consumerGroup
 ), judged AS (
-  SELECT brokerName, consumerGroup, max(groupStatus) AS status FROM group_status GROUP BY brokerName, consumerGroup
+  SELECT
+    brokerName, consumerGroup, max(groupStatus) AS status, count(*) AS queues, count_if(status IN ('STOP', 'STALL', 'REWIND')) AS inTrouble
+  FROM group_status
+  GROUP BY brokerName, consumerGroup
 ), connected AS (
   SELECT brokerName, consumerGroup, count_if(state IN ('CONNECTED', 'SEEN')) AS clients FROM client GROUP BY brokerName, consumerGroup
 ), committed AS (
@@ -57,7 +62,8 @@ SELECT
   l.waiting, l.retryWaiting, l.waitingDeleted,
   CASE WHEN s.brokerName IS NULL THEN 0L ELSE s.offsets END, coalesce(d.messages, 0L), l.lagMillisMax,
   coalesce(l.queuesUnknown, 0L), coalesce(l.queuesNegative, 0L), coalesce(l.topics, 0L),
-  c.clients, o.micros, g.consumeEnable, b.maxStoreTimestamp
+  c.clients, o.micros, g.consumeEnable, b.maxStoreTimestamp,
+  j.queues, j.inTrouble
 FROM known k
 LEFT JOIN group_lag l ON l.brokerName = k.brokerName AND l.consumerGroup = k.consumerGroup
 LEFT JOIN dead d ON d.brokerName = k.brokerName AND d.consumerGroup = k.consumerGroup

@@ -14,7 +14,8 @@ CREATE OR REPLACE TEMPORARY VIEW offset_move (
   origin COMMENT 'UPDATE_CONSUMER_OFFSET, PULL_MESSAGE or QUERY_CONSUMER_OFFSET',
   address COMMENT 'address and port of the client that sent the request',
   clientId COMMENT 'id of this client; NULL where no heartbeat of it was captured',
-  resetMicros COMMENT 'when the broker had told the client to commit this offset, microseconds since 1970: an administrator reset the group, such as with mqadmin resetOffsetByTime, and the client only carries it out; NULL for other moves'
+  resetMicros COMMENT 'when the broker had told the client to commit this offset, microseconds since 1970: an administrator reset the group, such as with mqadmin resetOffsetByTime, and the client only carries it out; NULL for other moves',
+  correctionMicros COMMENT 'when the broker had answered a pull of the group with PULL_OFFSET_MOVED and this offset, microseconds since 1970: the broker corrected the offset, and the client went there and committed it; NULL for other moves'
 )
 COMMENT 'How the offsets of groups moved while traffic was captured, and who moved them.'
 AS
@@ -59,6 +60,15 @@ WITH history AS (
     AND r.queueId = t.queueId AND r.consumerOffset = t.consumerOffset AND t.micros BETWEEN r.micros AND try_add(r.micros, 60000000L)
   WHERE t.origin = 'UPDATE_CONSUMER_OFFSET'
   GROUP BY t.brokerName, t.consumerGroup, t.topic, t.queueId, t.place
+), corrected AS (
+  -- a client that is sent to another offset commits it some ten seconds later, too
+  SELECT t.brokerName, t.consumerGroup, t.topic, t.queueId, t.place, max(p.answerMicros) AS micros
+  FROM told t
+  JOIN pull_request p
+    ON p.brokerName = t.brokerName AND p.consumerGroup = t.consumerGroup AND p.topic = t.topic AND p.queueId = t.queueId
+    AND p.recordedNextBeginOffset = t.consumerOffset AND t.micros BETWEEN p.answerMicros AND try_add(p.answerMicros, 60000000L)
+  WHERE t.origin <> 'QUERY_CONSUMER_OFFSET' AND p.recordedCode = 21
+  GROUP BY t.brokerName, t.consumerGroup, t.topic, t.queueId, t.place
 ), named AS (
   SELECT brokerName, connection, max(clientId) AS clientId FROM subscription WHERE clientId IS NOT NULL GROUP BY brokerName, connection
 )
@@ -75,9 +85,11 @@ SELECT
     WHEN t.consumerOffset > t.fromOffset THEN 'FORWARD'
     ELSE 'BACK'
   END,
-  t.origin, t.client, n.clientId, r.micros
+  t.origin, t.client, n.clientId, r.micros, c.micros
 FROM told t
 LEFT JOIN carried r
   ON r.brokerName = t.brokerName AND r.consumerGroup = t.consumerGroup AND r.topic = t.topic AND r.queueId = t.queueId AND r.place = t.place
+LEFT JOIN corrected c
+  ON c.brokerName = t.brokerName AND c.consumerGroup = t.consumerGroup AND c.topic = t.topic AND c.queueId = t.queueId AND c.place = t.place
 LEFT JOIN named n ON n.brokerName = t.brokerName AND n.connection = t.connection
 WHERE t.consumerOffset IS NOT NULL AND (t.fromOffset IS NULL OR t.consumerOffset <> t.fromOffset)

@@ -168,6 +168,7 @@ def test_a_queue_past_its_end_hides_nothing(pullsim: Callable[..., tuple[int, st
 def test_a_command_that_is_told_takes_a_name_as_one_word() -> None:
     """People paste the command into a shell, and the name comes from a store."""
     seen = {"groups": 1, "waiting": 0, "behind": 0, "deleted": 0, "unknown": 0, "negative": 0, "dead": 0, "skippers": 0, "clientless": 0}
+    seen |= {"unknownQueues": 0, "queuesInTrouble": 1, "queuesJudged": 1}
     told = str(GROUP_LIST.verdict(seen | {"worst": 2, "first": "a;reboot"}))
     assert "it has stopped on a topic (pullsim groups --queues --group 'a;reboot' tells why)" in told
     told = str(GROUP_LIST.verdict(seen | {"groups": 2, "trouble": 1, "inTrouble": "a;reboot", "slow": 0, "unjudged": 0}))
@@ -380,7 +381,7 @@ def test_pulls_are_counted_by_what_they_mean(pullsim: Callable[..., tuple[int, s
     assert "Remark" not in one_of_two
     # both moved pulls asked for more than offset 0; of the capture of a real broker the test of the views counts them
     assert "offset 0 or less" not in told
-    assert pullsim("pulls")[1] == "(0 rows)\nno such pull was captured; pullsim capture reads captured traffic\n"
+    assert pullsim("pulls")[1] == "(0 rows)\nno captured pull matches, or none was captured (pullsim capture reads traffic)\n"
 
 
 def test_queues_tell_why_their_status_is_as_it_is(pullsim: Callable[..., tuple[int, str, str]]) -> None:
@@ -429,9 +430,14 @@ def cut_queues(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         (
             ("groups",),
-            "1 stopped, stalled or went back (pullsim groups --queues --group dead tells why); 1 slow: the lag does not become less",
+            "1 stopped, stalled or went back, in 1 of 2 queues (pullsim groups --queues --group dead tells why); 1 slow: the lag does not",
         ),
-        (("groups", "--group", "dead"), "it has stopped on a topic (pullsim groups --queues --group dead tells why)"),
+        (
+            ("groups", "--group", "dead"),
+            "it has stopped on a topic; 1 of 2 queues stopped, stalled or went back (pullsim groups --queues --group dead tells why)",
+        ),
+        # queue 1 of slow, before, young and past
+        (("groups",), "the lag of 4 more queues is in no sum: it is not known"),
         (("groups", "--group", "slow"), "it is slow: it commits, and its lag does not become less (pullsim groups --queues --group slow"),
         (("groups", "--group", "young"), "whether it has stopped or is slow is not known"),
         (("groups", "--group", "dead"), "; pullsim retention tells when the next message is lost"),

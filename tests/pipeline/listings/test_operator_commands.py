@@ -22,7 +22,7 @@ from tests.models.operator_answers import CapturedAnswers, Record
 from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
 from tests.runs.sampling import ALL, sampled, slow_proof
 from tests.runs.verdicts import on_one_line
-from tests.truth.captured import consumer_offsets, exchanges
+from tests.truth.captured import PULL_MESSAGE, consumer_offsets, exchanges
 from tests.truth.golden import needs_golden
 from tests.truth.golden5 import needs_golden5, unpacked
 
@@ -360,6 +360,30 @@ def test_offsets_that_an_administrator_reset_are_not_blamed_on_the_clients(pulls
     assert {row["asked"] for row in reset} == {"RESET_CONSUMER_CLIENT_OFFSET"}
     _, out, _ = pullsim("offsets", "--back", "--group", group, "--lake", lake, "--broker", CAPTURED)
     assert f"{len(reset)} by an administrator, such as with mqadmin resetOffsetByTime" in on_one_line(out)
+
+
+def test_offsets_that_the_broker_corrected_are_told_apart(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
+    sent: dict[tuple[Any, ...], list[int]] = defaultdict(list)  # (group, topic, queue, offset) -> when the broker sent the group there
+    for one in exchanges(answers.folder):
+        if one["request"]["code"] == PULL_MESSAGE and one.get("response") and one["response"]["code"] == 21:
+            asked, told = one["request"]["ext"], one["response"]["ext"]
+            place = asked["consumerGroup"], asked["topic"], int(asked["queueId"]), int(told["nextBeginOffset"])
+            sent[place].append(one["t_write_us"])
+    moves = [row for row in rows(pullsim, lake, "offsets", "--broker", CAPTURED) if row["how"] in {"BACK", "FORWARD"}]
+    found = {True: 0, False: 0}
+    for row in moves:
+        place = row["consumerGroup"], row["topic"], row["queueId"], row["toOffset"]
+        before = [row["micros"] - at for at in sent[place]]
+        corrected = row["correctionMicros"] is not None
+        # the capture's clock and the broker's are some milliseconds apart
+        assert corrected == any(-50_000 < micros < 60_000_000 for micros in before), row
+        assert (row["asked"] == "PULL_OFFSET_MOVED") == (corrected and row["resetMicros"] is None)
+        found[corrected] += 1
+    assert found[True] > 3
+    assert found[False] > 50
+    _, out, _ = pullsim("offsets", "--lake", lake, "--broker", CAPTURED)
+    count = sum(row["asked"] == "PULL_OFFSET_MOVED" for row in rows(pullsim, lake, "offsets", "--broker", CAPTURED))
+    assert f"{count} by the broker, which had answered PULL_OFFSET_MOVED" in on_one_line(out)
 
 
 def test_pulls_from_where_groups_begin_are_told_among_the_moved_ones(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:

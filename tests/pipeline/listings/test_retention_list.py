@@ -58,7 +58,7 @@ def test_queues_of_a_topic_are_one_row_with_sums_first_times_and_what_helps_all(
             [NO_RATE, row("a", "t", 0, deletedAt=DAY, reason="NO_RATE"), row("b", "t", 0, deletedAt=2 * DAY, reason="NO_RATE")],
             "the next file with messages that wait goes at 1970-01-02 00:00:00 UTC: what a and 1 more did not consume then is lost",
         ),
-        ([NO_RATE, DONE], "finds rates; of the other queues no loss is foreseen"),
+        ([NO_RATE, DONE], "finds rates; of 1 other queue no loss is foreseen"),
     ],
 )
 def test_the_line_below_says_what_is_lost_and_what_is_not_known(rows: list[dict[str, Any]], told: str) -> None:
@@ -68,7 +68,7 @@ def test_the_line_below_says_what_is_lost_and_what_is_not_known(rows: list[dict[
 
 def test_what_was_skipped_before_is_no_all_clear() -> None:
     told = "captured pulls were sent past 699 deleted messages, which no lag counts (pullsim pulls --outcome 21 tells when)"
-    assert str(verdict([DONE], 699)) == f"{told}; of the other queues no loss is foreseen"
+    assert str(verdict([DONE], 699)) == f"{told}; of 1 other queue no loss is foreseen"
 
 
 def test_a_table_is_narrow_and_cut_where_there_is_much(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
