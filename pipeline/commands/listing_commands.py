@@ -106,7 +106,8 @@ def groups_command(
     --queues, each queue has the reason. `pullsim retention` tells when the next message is lost.
 
     The status is that of the view group_status; UNKNOWN where neither a capture nor `pullsim lag --record` shows the group over time.
-    Waited is how long the next message of a queue has waited, at most. A dash is a value that is not known. Json and csv have the
+    Waited is how long the next message of a queue has waited, at most. Retry lag counts the retry topic: what a group sent back waits in a
+    delay level first (`pullsim delays`). A dash is a value that is not known. Json and csv have the
     columns of the view group_overview, with --queues those of group_status.
 
     Why a queue has its status: NO_COMMITS (STOP), no queue of the topic moves; OFFSET_STANDS (STALL), this queue alone does not move;

@@ -591,10 +591,17 @@ def _of_delay_levels(total: Totals) -> Verdict:
         f"{counted(total['waiting'], 'delayed message waits', 'delayed messages wait')} in {counted(total['levels'], 'level')}",
         f"{total['overdue']:,} overdue: the level is stuck, or delayOffset.json is old" if total["overdue"] else None,
         f"{total['due']:,} due" if total["due"] else None,
+        _retries(total["retries"]),
         delivered,
         _no_level(total["lacking"]),
         _unstored(total["unknown"], "more "),
     )
+
+
+def _retries(messages: int) -> str | None:
+    if not messages:
+        return None
+    return f"{messages:,} sent back by groups: no retry lag counts them yet (pullsim delays --messages tells their retry topics)"
 
 
 def _delivered(messages: int) -> str | None:
@@ -630,6 +637,7 @@ DELAY_LIST: Final = Listing(
         "lacking": "coalesce(sum(CASE WHEN delay IS NULL THEN waiting END), 0L)",
         "unknown": "coalesce(sum(unknown), 0L)",
         "delivered": "coalesce(sum(delivered), 0L)",
+        "retries": "coalesce(sum(retries), 0L)",
     },
     verdict=_of_delay_levels,
 )

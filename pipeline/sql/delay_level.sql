@@ -14,7 +14,8 @@ CREATE OR REPLACE TEMPORARY VIEW delay_level (
   delivered COMMENT 'messages that their topics have, though the stored offset lies before them: a start from this store delivers them again',
   nextDueMs COMMENT 'when the first of them is due, ms',
   lastDueMs COMMENT 'when the last of them is, ms',
-  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
+  asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms',
+  retries COMMENT 'of waiting those for a retry topic: messages that groups sent back, which no lag of the retry topic counts yet'
 )
 COMMENT 'What waits in each delay level, and until when.'
 AS
@@ -22,6 +23,7 @@ WITH waiting AS (
   SELECT
     brokerName, delayLevel, count_if(state NOT IN ('DELIVERED', 'NO_MESSAGE', 'UNKNOWN')) AS waiting, count_if(state = 'PENDING') AS pending, count_if(state = 'DUE') AS due,
     count_if(state = 'OVERDUE') AS overdue, count_if(state = 'UNKNOWN') AS unknown, count_if(state = 'DELIVERED') AS delivered,
+    count_if(state NOT IN ('DELIVERED', 'NO_MESSAGE', 'UNKNOWN') AND startswith(topic, '%RETRY%')) AS retries,
     min(CASE WHEN state IN ('PENDING', 'DUE', 'OVERDUE') THEN dueMs END) AS nextDueMs, max(CASE WHEN state IN ('PENDING', 'DUE', 'OVERDUE') THEN dueMs END) AS lastDueMs
   FROM delayed_message
   GROUP BY brokerName, delayLevel
@@ -34,7 +36,7 @@ SELECT
   k.brokerName, k.delayLevel,
   message_delay(b.properties['messageDelayLevel'], k.delayLevel),
   o.offset, q.minOffset, q.maxOffset, coalesce(w.waiting, 0L), coalesce(w.pending, 0L), coalesce(w.due, 0L), coalesce(w.overdue, 0L),
-  coalesce(w.unknown, 0L), coalesce(w.delivered, 0L), w.nextDueMs, w.lastDueMs, b.maxStoreTimestamp
+  coalesce(w.unknown, 0L), coalesce(w.delivered, 0L), w.nextDueMs, w.lastDueMs, b.maxStoreTimestamp, coalesce(w.retries, 0L)
 FROM known k
 LEFT JOIN queue q ON q.brokerName = k.brokerName AND q.topic = 'SCHEDULE_TOPIC_XXXX' AND q.queueId = try_subtract(k.delayLevel, 1)
 LEFT JOIN delay_offset o ON o.brokerName = k.brokerName AND o.delayLevel = k.delayLevel

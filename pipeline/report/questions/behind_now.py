@@ -75,7 +75,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         ReportColumn("messagesBehind", "Messages behind", bar=True),
         ReportColumn("lagMillisMax", "Next message has waited", forms.duration),
         ReportColumn("lagBytes", "Bytes", forms.size),
-        ReportColumn("retriesBehind", "Waiting for a retry"),
+        ReportColumn("retriesBehind", "In the retry topic"),
         ReportColumn("dlqMessages", "Dead letters"),
         ReportColumn("queues", "Queues"),
         ReportColumn("queuesUnknown", "of unknown lag"),

@@ -119,7 +119,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
         ReportColumn("originTopic", "Most come from", forms.name),
         ReportColumn("readers", "Groups that read them"),
         ReportColumn("sentBack", "Tries sent back, ever"),
-        ReportColumn("retriesBehind", "Waiting for a retry"),
+        ReportColumn("retriesBehind", "In the retry topic"),
     )
     note = "A message is sent back once for each try that failed. pullsim dlq and pullsim message list what lies there."
     return Answer(_finding(rows), columns=columns, rows=rows, note=_not_narrowed(scope) + note)

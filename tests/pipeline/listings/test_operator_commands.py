@@ -346,6 +346,10 @@ def test_delayed_messages_of_4_9_3_are_those_without_a_copy_in_their_topic(pulls
     assert len(messages) == len(waiting) > 5
     assert {row["state"] for row in messages} == {"PENDING"}
     assert sum(row["waiting"] for row in found) == len(waiting)
+    retries = sum(topic.startswith("%RETRY%") for _, _, topic in waiting)
+    assert sum(row["retries"] for row in found) == retries > 0
+    told = on_one_line(pullsim("delays", "--lake", lake, "--broker", CAPTURED)[1])
+    assert f"{retries} sent back by groups: no retry lag counts them yet" in told
 
 
 def test_offsets_that_an_administrator_reset_are_not_blamed_on_the_clients(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
