@@ -8,10 +8,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.capture.captured_pulls import PROCESSED_AT, captured_pulls
+from pipeline.capture.driver_captures import captured_pulls_here, captured_requests_here, checked_here, request_object
 from pipeline.capture.pull_checks import checked
 from pipeline.capture.replay_captured import request_json
-from pipeline.files.output_file import output_file, write_lines
+from pipeline.files.output_file import OutputFile, join_parts, output_file, write_lines, write_part
 from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay.answer_texts import json_object
+from pipeline.replay.entry_colocation import rows_of
 from pipeline.requests.request_lines import SCHEMA
 from pipeline.settings.settings import BrokerSettings
 from pipeline.tasks.computed_once import kept
@@ -53,7 +56,19 @@ def write_captured_requests(broker: OpenedBroker, settings: BrokerSettings, path
         LakeError: no traffic of the broker was captured.
         OutputError: the file cannot be written.
     """
-    with output_file(path) as out, kept(captured_requests(broker, settings)) as rows:
-        count = rows.count()
-        write_lines(rows.orderBy("seq").select(F.col("line").alias("value")), out)
+    with output_file(path) as out:
+        if not broker.lake.has_session:
+            return _write_here(broker, settings, out)
+        with kept(captured_requests(broker, settings)) as rows:
+            count = rows.count()
+            write_lines(rows.orderBy("seq").select(F.col("line").alias("value")), out)
     return Written(requests=count, left_out=captured_pulls(broker).count() - count)
+
+
+def _write_here(broker: OpenedBroker, settings: BrokerSettings, out: OutputFile) -> Written:
+    """As `write_captured_requests`, on the driver."""
+    pulls = captured_pulls_here(broker)
+    requests = captured_requests_here(pulls, checked_here(broker, pulls, settings))
+    lines = (json_object({"request": request_object(row)}) + "\n" for row in rows_of(iter(requests.to_batches())))
+    join_parts([write_part(out.parts, (line.encode() for line in lines))], out)
+    return Written(requests=len(requests), left_out=len(pulls) - len(requests))

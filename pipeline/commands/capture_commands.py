@@ -65,11 +65,20 @@ def requests_command(lake: str, out: str, broker: str | None, settings: GivenSet
     A request has the filter that its group had registered, and the time at which the broker processed it. Pulls that the broker
     refused before it read its store are left out. The settings are those of the import, overridden by --properties and --set.
     """
-    from pipeline.capture.captured_requests import write_captured_requests
+    from pipeline.capture.captured_requests import Written, write_captured_requests
     from pipeline.lake.opened_broker import OpenedBroker
+    from pipeline.replay.replay_run import ReplayOptions
+    from pipeline.replay.small_replay import answered_here
 
     settings.check()
-    with engine.session(reads=lake, broker=broker, outputs={"--out": out}, workers=True) as spark:
-        opened = OpenedBroker.of(spark, lake, broker)
-        done = write_captured_requests(opened, settings.over(opened.properties()), out)
+
+    def written(opened: OpenedBroker) -> Written:
+        return write_captured_requests(opened, settings.over(opened.properties()), out)
+
+    done = None
+    if engine.may_work_here:
+        done = answered_here(written, lake, broker, None, options=ReplayOptions(messages=False), tell=engine.tell)
+    if done is None:
+        with engine.session(reads=lake, broker=broker, outputs={"--out": out}, workers=True) as spark:
+            done = written(OpenedBroker.of(spark, lake, broker))
     say(f"wrote {counted(done.requests, 'request')} to {out}; {done.left_out:,} captured pulls left out, which the broker refuses")

@@ -80,3 +80,14 @@ def test_driver_and_spark_write_the_same_answers(name: str, at: str, pullsim: Pu
     assert len(runs) == 2
     assert runs[0].equals(runs[1])
     assert len(runs[0]) > 1000
+
+
+@slow_proof
+@needs_golden
+@pytest.mark.parametrize("name", CAPTURES)
+def test_driver_and_spark_write_the_same_requests(name: str, pullsim: Pullsim, tmp_path: Path) -> None:
+    _, lake = captured(name, pullsim, tmp_path)
+    told = [pullsim("requests", "--lake", lake, "--out", tmp_path / out, *engine) for engine, out in (([], "here"), (ON_SPARK, "spark"))]
+    assert [code for code, _, _ in told] == [0, 0]
+    assert told[0][1].replace("/here;", "/spark;") == told[1][1]
+    assert (tmp_path / "here").read_bytes() == (tmp_path / "spark").read_bytes()
