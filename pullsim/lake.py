@@ -366,10 +366,11 @@ class Lake:
 
     def _done_here(self, work: Callable[[OpenedBroker], T], does: str, broker: str | None) -> T | None:
         """The result of work on a broker without Spark; None where Spark has to do it."""
+        from pipeline.files.store_files import is_uri
         from pipeline.lake.opened_broker import OpenedBroker
         from pipeline.tasks.small_work import done_here
 
-        if self._engine == "spark":
+        if self._engine == "spark" or is_uri(self.path):
             return None
         return done_here(lambda: work(OpenedBroker.of(None, self.path, broker)), does, lambda _: None)
 
@@ -382,7 +383,7 @@ class Lake:
 
         if self._engine == "spark" or is_uri(self.path) or is_uri(path or ""):
             return False
-        return answered_here(answer, self.path, broker, path, options=options, tell=lambda _: None) is not None
+        return answered_here(answer, self.path, broker, path, options=options, reads="messages", tell=lambda _: None) is not None
 
     def _broker(self, name: str | None) -> OpenedBroker:
         from pipeline.lake.opened_broker import OpenedBroker

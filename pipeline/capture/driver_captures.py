@@ -37,7 +37,8 @@ def captured_pulls_here(broker: OpenedBroker) -> pa.Table:
     pulls = broker.rows_with(ct.PULL_REQUEST, {})
     sources = sorted(pulls["sourceDigest"].unique().to_pylist())
     if not sources:
-        raise no_captured_pulls(broker, sorted(broker.lake.rows(ct.PULL_REQUEST)["brokerName"].unique().to_pylist()))
+        others = broker.lake.rows_with(ct.PULL_REQUEST, {}, ["brokerName"])["brokerName"]
+        raise no_captured_pulls(broker, sorted(others.unique().to_pylist()))
     require_few_sources(broker, sources)
     ranks = pc.index_in(pulls["sourceDigest"], pa.array(sources)).cast(pa.int64())
     return pulls.append_column("seq", pc.add(pc.multiply(ranks, SEQUENCES), pulls["sequence"]))

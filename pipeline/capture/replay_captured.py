@@ -16,9 +16,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.capture.answer_bodies import with_body_sha256
+from pipeline.capture.captured_answers import answer_captured_here
 from pipeline.capture.captured_pulls import OF_REQUEST, PROCESSED_AT, answered_query, captured_pulls
 from pipeline.capture.comparison import CapturedComparison, compare_captured, judged_query
-from pipeline.capture.driver_answers import answer_captured_here
 from pipeline.capture.pull_checks import checked
 from pipeline.capture.recorded_minimum import with_recorded_minimum
 from pipeline.embedded.relations import SparkRelations
@@ -75,20 +75,20 @@ def _answer_captured(
     run: ReplayRun, *, options: ReplayOptions, out: OutputFile | None, now: Callable[[], dt.datetime]
 ) -> tuple[dict[str | None, int], CapturedComparison | None]:
     """As `answer_captured_here`, on Spark."""
-    pulls = captured_pulls(run.broker)
-    with answered_captured(run.broker, pulls, options=options, settings=run.settings) as answered:
-        comparison = _compared(pulls, answered, options) if options.compare else None
+    pulls, spark = captured_pulls(run.broker), run.broker.lake.spark
+    with (
+        answered_captured(run.broker, pulls, options=options, settings=run.settings) as answered,
+        SparkRelations(spark, answered=answered, pulls=pulls) as relations,
+    ):
+        comparison = None
+        if options.compare:
+            with kept(relations.frame(judged_query(options.at))) as judged, SparkRelations(spark, judged=judged) as of_judged:
+                comparison = compare_captured(of_judged)
         if out is not None:
             _to_file(run.broker, answered, options, out)
         else:
             run.write(answered, now)
         return count_by_error(answered), comparison
-
-
-def _compared(pulls: DataFrame, answered: DataFrame, options: ReplayOptions) -> CapturedComparison:
-    spark = pulls.sparkSession
-    with kept(spark.sql(judged_query(options.at), answered=answered, pulls=pulls)) as judged:
-        return compare_captured(SparkRelations(spark, {"judged": judged}))
 
 
 @contextmanager
@@ -110,11 +110,11 @@ def answered_captured(broker: OpenedBroker, pulls: DataFrame, *, options: Replay
     given_then = with_recorded_minimum(
         with_body_sha256(broker, given).join(pulls.select("seq", own.alias("recordedMinOffset")), "seq"), settings.pull_settings()
     ).drop("recordedMinOffset")
-    answered = pulls.sparkSession.sql(answered_query(given_then.columns), asked=joined, given=given_then).persist()
+    query = answered_query(given_then.columns)
     try:
-        yield answered
+        with SparkRelations(pulls.sparkSession, asked=joined, given=given_then) as relations, kept(relations.frame(query)) as answered:
+            yield answered
     finally:
-        answered.unpersist()
         given.unpersist()
         checks.unpersist()
 

@@ -66,6 +66,7 @@ def requests_command(lake: str, out: str, broker: str | None, settings: GivenSet
     refused before it read its store are left out. The settings are those of the import, overridden by --properties and --set.
     """
     from pipeline.capture.captured_requests import Written, write_captured_requests
+    from pipeline.files.given_files import require_output
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.replay.replay_run import ReplayOptions
     from pipeline.replay.small_replay import answered_here
@@ -77,7 +78,8 @@ def requests_command(lake: str, out: str, broker: str | None, settings: GivenSet
 
     done = None
     if engine.may_work_here:
-        done = answered_here(written, lake, broker, None, options=ReplayOptions(messages=False), tell=engine.tell)
+        require_output("--out", out)
+        done = answered_here(written, lake, broker, None, options=ReplayOptions(), reads="nothing", tell=engine.tell)
     if done is None:
         with engine.session(reads=lake, broker=broker, outputs={"--out": out}, workers=True) as spark:
             done = written(OpenedBroker.of(spark, lake, broker))

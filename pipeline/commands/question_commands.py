@@ -102,7 +102,7 @@ def explain_command(
     from pipeline.questions.broker_checks import ExplainedPull, captured_pull
     from pipeline.questions.explain import Explanation, explain
     from pipeline.questions.explain_text import as_json, show
-    from pipeline.tasks.small_work import done_here, require_small
+    from pipeline.tasks.small_work import done_here
     from pipeline.upgrade.other_version import OtherVersion, differences_to, lines_of, told
 
     given: dict[str, Any] = {"group": group, "topic": topic, "queue_id": queue_id, "offset": offset, "filter_type": filter_type}
@@ -114,7 +114,7 @@ def explain_command(
     def explained(spark: SparkSession | None) -> tuple[Explanation, OtherVersion | None]:
         opened = OpenedBroker.of(spark, lake, broker)
         if spark is None:
-            require_small(None, "explains", engine.tell)
+            engine.tell("the driver explains, without Java")
         merged = settings.over(opened.properties())
         progress_to_stderr(merged.told_version)
         pull = asked or captured_pull(opened, request_id or "", merged)
@@ -241,7 +241,7 @@ def whatif_command(
     if engine.may_work_here and not with_drain:
         if requests is not None:
             require_input("--requests", requests)
-        result = answered_here(answered, lake, broker, requests, options=options, tell=engine.tell)
+        result = answered_here(answered, lake, broker, requests, options=options, reads="queues", tell=engine.tell)
     if result is None:
         with engine.session("long", reads=lake, broker=broker, inputs={"--requests": requests}, workers=True) as spark:
             result = answered(OpenedBroker.of(spark, lake, broker))

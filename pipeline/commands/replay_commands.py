@@ -73,11 +73,11 @@ def replay_command(
     the moment at which it was woken.
     """
     from pipeline.capture.replay_captured import run_captured_replay
-    from pipeline.files.given_files import require_input
+    from pipeline.files.given_files import require_input, require_output
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.replay.replay_job import run_replay
     from pipeline.replay.replay_run import ReplayOptions
-    from pipeline.replay.small_replay import answered_here
+    from pipeline.replay.small_replay import Reads, answered_here
 
     check_hold(hold, at, of_table=requests is None)
     check_behind(behind, at, others={"--hold": hold})
@@ -95,7 +95,10 @@ def replay_command(
     if engine.may_work_here:
         if requests is not None:
             require_input("--requests", requests)
-        done = answered_here(answered, lake, broker, requests, options=options, tell=engine.tell)
+        if out is not None:
+            require_output("--out", out)
+        reads: Reads = "messages" if requests is None or not no_messages else "queues"  # the bodies of captured answers are compared
+        done = answered_here(answered, lake, broker, requests, options=options, reads=reads, tell=engine.tell)
     if done is None:
         inputs, outputs = {"--requests": requests}, {"--out": out}
         with engine.session("long", reads=lake, broker=broker, inputs=inputs, outputs=outputs, workers=True) as spark:

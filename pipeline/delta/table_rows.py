@@ -40,10 +40,8 @@ def dataset_of(schema: pa.Schema, files: Sequence[str], adds: pa.Table) -> ds.Da
     return ds.FileSystemDataset(fragments, schema, form, filesystem)
 
 
-def rows_with(
-    table: DeltaTable, path: str, schema: pa.Schema, columns: Sequence[str], wanted: Wanted, condition: pc.Expression | None = None
-) -> pa.Table:
-    """The rows that have one of the wanted values in each column of `wanted`, and fulfil `condition`.
+def rows_with(table: DeltaTable, path: str, schema: pa.Schema, columns: Sequence[str], wanted: Wanted) -> pa.Table:
+    """The rows that have one of the wanted values in each column of `wanted`.
 
     Only files, and row groups of them, that may have such rows by their statistics are read.
 
@@ -53,7 +51,6 @@ def rows_with(
         schema: its columns; a column that a file lacks is NULL.
         columns: the columns of the result.
         wanted: values by column.
-        condition: of the rows; None for none.
 
     Raises:
         OSError, pyarrow.ArrowInvalid: a file cannot be read.
@@ -65,8 +62,7 @@ def rows_with(
         return pa.schema([schema.field(name) for name in columns]).empty_table()
     files = [f"{path}/{unquote(name)}" for name in adds["path"].to_pylist()]
     conditions = [pc.field(name).isin(pa.array(values, schema.field(name).type)) for name, values in wanted.items()]
-    whole = reduce(and_, [*conditions, *(() if condition is None else (condition,))])
-    return dataset_of(schema, files, adds).to_table(columns=[*columns], filter=whole)
+    return dataset_of(schema, files, adds).to_table(columns=[*columns], filter=reduce(and_, conditions, pc.scalar(True)))
 
 
 def _may_have(adds: pa.Table, field: pa.Field, values: Sequence[Any]) -> list[bool]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import duckdb
@@ -27,24 +27,49 @@ class Relations(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class SparkRelations:
-    """DataFrames of a session."""
+    """DataFrames of a session.
 
-    spark: SparkSession
-    frames: dict[str, DataFrame]
+    Surprise: when a temporary view is dropped, Spark forgets the rows that it keeps of the view's frame. So the views, which `sql(query,
+    name=frame)` would drop at once, stay until the end of the block.
+    """
+
+    def __init__(self, spark: SparkSession, **frames: DataFrame) -> None:
+        self._spark = spark
+        self._names = {name: f"pullsim_{name}_{uuid.uuid4().hex}" for name in frames}
+        for name, frame in frames.items():
+            frame.createTempView(self._names[name])
+
+    def __enter__(self) -> SparkRelations:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in self._names.values():
+            self._spark.catalog.dropTempView(name)
 
     def rows(self, query: str) -> list[Row]:
         """As Relations says."""
-        frames: dict[str, Any] = {**self.frames}
-        return [row.asDict(recursive=True) for row in self.spark.sql(query, **frames).collect()]
+        return [row.asDict(recursive=True) for row in self.frame(query).collect()]
+
+    def frame(self, query: str) -> DataFrame:
+        """The rows of a query."""
+        return self._spark.sql(query.format_map(self._names))
+
+
+# nothing is read but the tables that are given, and nothing is written, not even where memory runs short
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_external_access": "false",
+    "temp_directory": "",
+}
 
 
 class DriverRelations:
     """Arrow tables of this process; queries may call the rules' `functions`."""
 
     def __init__(self, functions: Sequence[str] = (), **tables: pa.Table) -> None:
-        self._connection = duckdb.connect()
+        self._connection = duckdb.connect(config=_CONFIG)
         for function in functions:
             create_function(self._connection, function)
         self._names = {name: quoted(name) for name in tables}

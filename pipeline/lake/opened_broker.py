@@ -56,22 +56,19 @@ class OpenedBroker:
         mine = pc.field("brokerName") == self.name
         return self.lake.rows(table).filter(mine if condition is None else mine & condition)
 
-    def rows_with(
-        self, table: Table, wanted: Wanted, columns: Sequence[str] | None = None, condition: pc.Expression | None = None
-    ) -> pa.Table:
+    def rows_with(self, table: Table, wanted: Wanted, columns: Sequence[str] | None = None) -> pa.Table:
         """The broker's rows of a table of any size that have wanted values, read by the driver without Spark.
 
         Args:
             table: the table.
             wanted: the values of each column that counts; other rows are not read.
             columns: the columns of the result; None for all.
-            condition: of the rows; None for none.
 
         Raises:
             NoSessionError: only Spark reads the table.
             LakeError: the table's log or one of its files is damaged.
         """
-        return self.lake.rows_with(table, {"brokerName": [self.name], **wanted}, columns or table.names, condition)
+        return self.lake.rows_with(table, {"brokerName": [self.name], **wanted}, columns or table.names)
 
     def row(self) -> dict[str, Any] | None:
         """The broker's row of `broker`; None where no store was imported under the name."""

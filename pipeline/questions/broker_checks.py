@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from pipeline.capture.pull_checks import broker_config, check
+from pipeline.capture.pull_checks import GROUP_COLUMNS, TOPIC_COLUMNS, broker_config, check
 from pipeline.capture.registrations import SUBSCRIBED
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
@@ -25,8 +25,6 @@ from udfs.filters.sql92_rules import TEXT_OPERATORS
 from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
 from udfs.pull.pull_result import response_code
 
-_TOPIC = ("readQueueNums", "perm")
-_GROUP = ("consumeEnable", "consumeBroadcastEnable")
 # as many captured pulls as a message names where an id is the end of several
 _SEVERAL = 3
 _REQUIRED = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums")
@@ -119,9 +117,10 @@ def _ending_with(broker: OpenedBroker, request_id: str) -> list[dict[str, Any]]:
     if broker.lake.has_session:
         found = broker.table(ct.PULL_REQUEST).where(F.endswith("requestId", F.lit(request_id))).limit(_SEVERAL).collect()
         return [row.asDict() for row in found]
-    rows = broker.rows_with(ct.PULL_REQUEST, {}, condition=pc.ends_with(pc.field("requestId"), request_id))
-    few: list[dict[str, Any]] = rows.slice(0, _SEVERAL).to_pylist()
-    return few
+    ids = broker.rows_with(ct.PULL_REQUEST, {}, ["requestId"])["requestId"]
+    few = ids.filter(pc.ends_with(ids, request_id)).slice(0, _SEVERAL).to_pylist()
+    rows: list[dict[str, Any]] = broker.rows_with(ct.PULL_REQUEST, {"requestId": few}).to_pylist()
+    return rows
 
 
 def broker_checks(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSettings) -> BrokerChecks:
@@ -152,7 +151,7 @@ def _asked_filter(pull: ExplainedPull) -> tuple[str | None, str | None]:
 def _checked(broker: OpenedBroker, header: Mapping[str, Any], settings: BrokerSettings) -> dict[str, Any]:
     topics = broker.rows(t.TOPIC_CONFIG, pc.field("topic") == header["topic"]).to_pylist()
     groups = broker.rows(t.SUBSCRIPTION_GROUP, pc.field("consumerGroup") == header["consumerGroup"]).to_pylist()
-    known = {name: rows[0][name] if rows else None for rows, names in ((topics, _TOPIC), (groups, _GROUP)) for name in names}
+    known = {name: rows[0][name] if rows else None for rows, names in ((topics, TOPIC_COLUMNS), (groups, GROUP_COLUMNS)) for name in names}
     return check(broker_config(settings, broker.name), {**header, **known}, settings.version)
 
 

@@ -163,7 +163,7 @@ def _drained(broker: OpenedBroker, pulls: WhatIfPulls, compared: Relations, sett
     """
     if not isinstance(pulls, SparkPulls) or not isinstance(compared, SparkRelations):
         raise NoSessionError("queues are drained")
-    return drain(broker, pulls.requests, compared.frames["compared"], settings, into_messages=pulls.profile.into_messages)
+    return drain(broker, pulls.requests, compared.frame("SELECT * FROM {compared}"), settings, into_messages=pulls.profile.into_messages)
 
 
 def _left_out(pulls: WhatIfPulls, options: ReplayOptions, answered: int) -> dict[str, int]:

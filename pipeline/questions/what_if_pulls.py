@@ -22,14 +22,13 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.drain import SIDES
 from pipeline.replay.answer_lines import ANSWER_FIELDS
 from pipeline.replay.driver_answers import file_requests_here, require_driver_answers
-from pipeline.replay.driver_replay import replay_here
-from pipeline.replay.replay import ANSWER_SCHEMA, RequestProfile
+from pipeline.replay.driver_replay import answers_here
+from pipeline.replay.replay import RequestProfile
 from pipeline.replay.replay_job import answer, check_timestamps
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.request_file import RequestFile
 from pipeline.requests.request_source import read_requests
 from pipeline.schema import tables as t
-from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings, PullSettings
 from pipeline.tasks.computed_once import kept
 
@@ -121,8 +120,8 @@ class SparkPulls:
             profile = RequestProfile(into_messages=file.has_other_filters, far=file.has_large_max, about=file.lines)
             return cls(broker, requests, profile, options, None)
         pulls = captured_pulls(broker)
-        frames = {"pulls": pulls, "checked": checked(broker, pulls, settings), "queues": broker.table(t.QUEUE)}
-        return cls(broker, captured_requests(broker, settings).persist(), RequestProfile(), options, SparkRelations(spark, frames))
+        relations = SparkRelations(spark, pulls=pulls, checked=checked(broker, pulls, settings), queues=broker.table(t.QUEUE))
+        return cls(broker, captured_requests(broker, settings).persist(), RequestProfile(), options, relations)
 
     def count(self) -> int:
         """As WhatIfPulls says."""
@@ -136,13 +135,17 @@ class SparkPulls:
     @contextmanager
     def compared(self, settings: Sequence[PullSettings]) -> Iterator[SparkRelations]:
         """As WhatIfPulls says."""
-        answers: dict[str, Any] = {
+        answers = {
             side: answer(self.broker, self.requests, options=self.options, settings=one, profile=self.profile)
             for side, one in zip(SIDES, settings, strict=True)
         }
         spark = self.broker.lake.spark
-        with kept(spark.sql(_COMPARED, **answers)) as rows:
-            yield SparkRelations(spark, {"compared": rows})
+        with (
+            SparkRelations(spark, **answers) as both,
+            kept(both.frame(_COMPARED)) as rows,
+            SparkRelations(spark, compared=rows) as compared,
+        ):
+            yield compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +185,7 @@ class DriverPulls:
             require_driver_answers(self.options, one)
         chosen = self.options.chosen_here(self.requests)
         answers = {
-            side: pa.Table.from_batches(
-                replay_here(self.broker, chosen, at=self.options.at, settings=one, with_entries=True), arrow_of(ANSWER_SCHEMA)
-            )
+            side: answers_here(self.broker, chosen, at=self.options.at, settings=one, with_entries=True)
             for side, one in zip(SIDES, settings, strict=True)
         }
         yield DriverRelations(compared=DriverRelations(**answers).table(_COMPARED))

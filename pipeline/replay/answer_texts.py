@@ -14,6 +14,8 @@ from pipeline.replay.entry_colocation import Row, rows_of
 from pipeline.replay.message_texts import MESSAGE_FIELDS, LostMessageError, delivered_at
 from udfs.pull.pull_rules import PullRules
 
+# as objects of Python, entries take ten times their memory
+_ANSWERS_AT_ONCE = 1000
 # (physicOffset, size) of an entry
 Entry = tuple[int, int]
 # of Jackson, which writes Spark's JSON
@@ -75,7 +77,7 @@ def answer_texts(
         NoSessionError: only Spark reads the tables.
     """
     texts = _texts_of_entries(broker, answers["entries"]) if with_messages else {}
-    for row in rows_of(iter(answers.to_batches())):
+    for row in rows_of(iter(answers.to_batches(_ANSWERS_AT_ONCE))):
         messages = [_text_of(broker, texts, entry) for entry in row["entries"] or ()] if with_messages else None
         yield row["seq"], answer_text(row, messages, rules).encode(), row["error"]
 

@@ -12,16 +12,14 @@ import pyarrow.compute as pc
 from pipeline.files.output_file import OutputFile
 from pipeline.replay.answer_texts import answer_texts
 from pipeline.replay.answered_requests import Comparison, write_and_compare_here
-from pipeline.replay.driver_replay import replay_here
+from pipeline.replay.driver_replay import answers_here
 from pipeline.replay.lmq import has_lmq_limit
-from pipeline.replay.replay import ANSWER_SCHEMA
 from pipeline.replay.replay_run import ReplayOptions, ReplayRun
 from pipeline.replay.response_files import ResponseFiles
 from pipeline.requests.request_file import RequestFile
 from pipeline.requests.request_lines import REQUEST_ARROW, RequestError
 from pipeline.requests.request_source import TIME_NEEDED, read_chunk
 from pipeline.schema import tables as t
-from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import PullSettings
 from pipeline.settings.slave_lag import NO_SLAVE_LAG
 from pipeline.tasks.work import NoSessionError
@@ -42,8 +40,7 @@ def answer_file_here(
     settings = run.settings.pull_settings()
     require_driver_answers(options, settings)
     requests = options.chosen_here(file_requests_here(file, options))
-    batches = replay_here(run.broker, requests, at=options.at, settings=settings, with_entries=options.messages)
-    answers = pa.Table.from_batches(batches, arrow_of(ANSWER_SCHEMA)).sort_by("seq")
+    answers = answers_here(run.broker, requests, at=options.at, settings=settings, with_entries=options.messages)
     comparison = None
     if out is not None or options.compare:
         texts = answer_texts(run.broker, answers, settings.rules, with_messages=options.messages)

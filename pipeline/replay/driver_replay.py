@@ -21,13 +21,17 @@ from pipeline.replay import as_of
 from pipeline.replay.entry_colocation import Row, rows_in_order, rows_of
 from pipeline.replay.expression_filters import filter_rules, judge, pulls_into_messages, pulls_with_filter_text, split
 from pipeline.replay.kernel_batches import ENTRIES_KEY, Answering, answer_batches
-from pipeline.replay.replay import REQUEST_COLUMNS, At, BrokerStore, broker_store, by_queue, by_segment, cut_at_recorded
+from pipeline.replay.replay import ANSWER_SCHEMA, REQUEST_COLUMNS, At, BrokerStore, broker_store, by_queue, by_segment, cut_at_recorded
 from pipeline.requests.packing import Place, pack
 from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_of
 from pipeline.schema.table import Table
 from pipeline.settings.settings import PullSettings
+from pipeline.tasks.work import NoSessionError
 from udfs.pull.pull_filter import FilterRules
 
+# entries of all answers that the driver keeps: 20 bytes each
+_MOST_ENTRIES = 10_000_000
 Queue = tuple[str, int]
 # topic, queueId, number of the segment
 Segment = tuple[str, int, int]
@@ -129,15 +133,23 @@ class LakeRows:
         return [row | {"key": row["firstPhysicOffset"] // as_of.PART_BYTES, "run": row["firstPhysicOffset"]} for row in rows]
 
 
-def replay_here(
-    broker: OpenedBroker, requests: pa.Table, *, at: At, settings: PullSettings, with_entries: bool
-) -> Iterator[pa.RecordBatch]:
-    """Answer few requests; gives rows of ANSWER_SCHEMA, one for each request, in no order.
+def answers_here(broker: OpenedBroker, requests: pa.Table, *, at: At, settings: PullSettings, with_entries: bool) -> pa.Table:
+    """The answers to few requests, rows of ANSWER_SCHEMA in the order of `seq`.
 
     The arguments and errors are those of `requests_after_entries_here`.
+
+    Raises:
+        NoSessionError: they have more than _MOST_ENTRIES entries.
     """
     parts = requests_after_entries_here(broker, requests, at=at, settings=settings, with_entries=with_entries)
-    return (answers for answering, rows in parts for answers in answer_batches(answering, iter(rows)))
+    found, entries = [], 0
+    for answering, rows in parts:
+        for answers in answer_batches(answering, iter(rows)):
+            entries += len(answers.column("entries").flatten())
+            if entries > _MOST_ENTRIES:
+                raise NoSessionError(f"the answers have more than {_MOST_ENTRIES:,} entries")
+            found.append(answers)
+    return pa.Table.from_batches(found, arrow_of(ANSWER_SCHEMA)).sort_by("seq")
 
 
 def requests_after_entries_here(

@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay.entry_colocation import rows_of
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
 from store_format.errors import UnusableInputError
@@ -78,7 +79,7 @@ def delivered(broker: OpenedBroker) -> DataFrame:
     return records.unionByName(odd)
 
 
-def delivered_at(broker: OpenedBroker, offsets: list[int]) -> list[dict[str, Any]]:
+def delivered_at(broker: OpenedBroker, offsets: list[int]) -> Iterator[dict[str, Any]]:
     """The rows of `delivered` at some offsets of the log, read by the driver.
 
     Raises:
@@ -86,9 +87,10 @@ def delivered_at(broker: OpenedBroker, offsets: list[int]) -> list[dict[str, Any
     """
     wanted = {"physicOffset": offsets}
     names = ["physicOffset", "storeSize", "queueOffset", "msgId", "tags", "keys", "bodyCrc", "storeTimestamp", "recordCrc32"]
-    records = broker.rows_with(t.COMMIT_LOG, wanted, names).to_pylist()
-    odd = broker.rows_with(t.ODD_ENTRY, wanted, [name for name in t.ODD_ENTRY.names if name != "brokerName"]).to_pylist()
-    return [*map(_delivered_record, records), *odd]
+    records = broker.rows_with(t.COMMIT_LOG, wanted, names)
+    odd = broker.rows_with(t.ODD_ENTRY, wanted, [name for name in t.ODD_ENTRY.names if name != "brokerName"])
+    yield from map(_delivered_record, rows_of(iter(records.to_batches())))
+    yield from rows_of(iter(odd.to_batches()))
 
 
 def _delivered_record(row: dict[str, Any]) -> dict[str, Any]:

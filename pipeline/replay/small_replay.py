@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pipeline.files.store_files import local_path
 from pipeline.lake.opened_broker import OpenedBroker
@@ -15,6 +15,8 @@ from pipeline.schema import capture_tables as ct
 from pipeline.tasks import small_work
 
 Done = TypeVar("Done")
+# nothing: captured pulls alone; queues: entries, and properties for filters; messages: those, too
+Reads = Literal["nothing", "queues", "messages"]
 
 _MOST_PULLS = 100_000
 # of a file with about so many requests
@@ -29,6 +31,7 @@ def answered_here(
     requests_path: str | None,
     *,
     options: ReplayOptions,
+    reads: Reads,
     tell: Callable[[str], None],
 ) -> Done | None:
     """The result of `answer` for a broker without a session, where the requests are few and the driver can read the tables.
@@ -39,6 +42,7 @@ def answered_here(
         name: the broker's name; None for the lake's only broker.
         requests_path: path of the request file; None for captured pulls.
         options: of the replay.
+        reads: what of the store the answers are made of.
         tell: called with a line that says who answers, and why it is Spark.
 
     Returns:
@@ -47,13 +51,13 @@ def answered_here(
 
     def work() -> Done:
         broker = OpenedBroker.of(None, lake_root, name)
-        small_work.require_small(_why_not_small(broker, requests_path, options), "answers", tell)
+        small_work.require_small(_why_not_small(broker, requests_path, options, reads), "answers", tell)
         return answer(broker)
 
     return small_work.done_here(work, "answers", tell)
 
 
-def _why_not_small(broker: OpenedBroker, requests_path: str | None, options: ReplayOptions) -> str | None:
+def _why_not_small(broker: OpenedBroker, requests_path: str | None, options: ReplayOptions, reads: Reads) -> str | None:
     if reason := only_spark_answers(options):
         return reason
     if requests_path is None:
@@ -61,9 +65,11 @@ def _why_not_small(broker: OpenedBroker, requests_path: str | None, options: Rep
             return f"more than {_MOST_PULLS:,} pulls are captured"
     elif os.path.isfile(local_path(requests_path)) and os.path.getsize(local_path(requests_path)) > _MOST_REQUEST_BYTES:
         return f"the file has more than {_MOST_REQUEST_BYTES >> 20} MiB"
+    if reads == "nothing":
+        return None
     store = broker_store(broker, readable=False)  # whether it was imported as found is checked when it answers
     if store.entries > _MOST_ENTRIES:
         return f"the queues have more than {_MOST_ENTRIES:,} entries"
-    if options.messages and store.log_end - store.log_start > small_work.MOST_BYTES:
+    if reads == "messages" and store.log_end - store.log_start > small_work.MOST_BYTES:
         return f"the log has more than {small_work.MOST_BYTES >> 20} MiB"
     return None

@@ -15,7 +15,7 @@ CREATE OR REPLACE TEMPORARY VIEW offset_move (
   address COMMENT 'address and port of the client that sent the request',
   clientId COMMENT 'id of this client; NULL where no heartbeat of it was captured',
   resetMicros COMMENT 'when the broker had told the client to commit this offset, microseconds since 1970: an administrator reset the group, such as with mqadmin resetOffsetByTime, and the client only carries it out; NULL for other moves',
-  correctionMicros COMMENT 'when the broker had answered a pull of the group with PULL_OFFSET_MOVED and this offset, microseconds since 1970: the broker corrected the offset, and the client went there and committed it; NULL for other moves'
+  correctionMicros COMMENT 'when the broker had answered a pull of the same client with PULL_OFFSET_MOVED and this offset, microseconds since 1970: the broker corrected the offset, and the client went there and committed it; NULL for other moves'
 )
 COMMENT 'How the offsets of groups moved while traffic was captured, and who moved them.'
 AS
@@ -66,7 +66,7 @@ WITH history AS (
   FROM told t
   JOIN pull_request p
     ON p.brokerName = t.brokerName AND p.consumerGroup = t.consumerGroup AND p.topic = t.topic AND p.queueId = t.queueId
-    AND p.recordedNextBeginOffset = t.consumerOffset AND t.micros BETWEEN p.answerMicros AND try_add(p.answerMicros, 60000000L)
+    AND p.connection = t.connection AND p.recordedNextBeginOffset = t.consumerOffset AND t.micros BETWEEN p.answerMicros AND try_add(p.answerMicros, 60000000L)
   WHERE t.origin <> 'QUERY_CONSUMER_OFFSET' AND p.recordedCode = 21
   GROUP BY t.brokerName, t.consumerGroup, t.topic, t.queueId, t.place
 ), named AS (

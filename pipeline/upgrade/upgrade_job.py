@@ -114,7 +114,8 @@ def run_upgrade(
     deleted = 0
     if asked.source is Source.CAPTURED:
         _name_captured(broker, pulls)
-        deleted = from_deleted_files(SparkRelations(broker.lake.spark, {"pulls": captured_pulls(broker), "queues": broker.table(t.QUEUE)}))
+        with SparkRelations(broker.lake.spark, pulls=captured_pulls(broker), queues=broker.table(t.QUEUE)) as relations:
+            deleted = from_deleted_files(relations)
     progress("finding where groups go on")
     names = rules_between(earlier, later)
     imported = broker.properties().get(RULES_VERSION)

@@ -371,12 +371,12 @@ def test_offsets_that_the_broker_corrected_are_told_apart(pullsim: Pullsim, lake
     for one in exchanges(answers.folder):
         if one["request"]["code"] == PULL_MESSAGE and one.get("response") and one["response"]["code"] == 21:
             asked, told = one["request"]["ext"], one["response"]["ext"]
-            place = asked["consumerGroup"], asked["topic"], int(asked["queueId"]), int(told["nextBeginOffset"])
+            place = asked["consumerGroup"], asked["topic"], int(asked["queueId"]), int(told["nextBeginOffset"]), one["peer"]
             sent[place].append(one["t_write_us"])
     moves = [row for row in rows(pullsim, lake, "offsets", "--broker", CAPTURED) if row["how"] in {"BACK", "FORWARD"}]
     found = {True: 0, False: 0}
     for row in moves:
-        place = row["consumerGroup"], row["topic"], row["queueId"], row["toOffset"]
+        place = row["consumerGroup"], row["topic"], row["queueId"], row["toOffset"], row["address"]
         before = [row["micros"] - at for at in sent[place]]
         corrected = row["correctionMicros"] is not None
         # the capture's clock and the broker's are some milliseconds apart

@@ -10,7 +10,7 @@ import pytest
 from pipeline.replay.answered_requests import _compare, _Counts, with_response
 from pipeline.requests.request_file import scan_file
 from tests.runs.replaying import DEMO_TRACE, all_lines, demo_data, lake_of, read_lines, run, write_lines
-from tests.runs.sampling import slow_proof
+from tests.runs.sampling import ALL, slow_proof
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +84,7 @@ def test_a_message_that_no_table_has_is_named(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipeline.main import judged
-    from pipeline.replay import message_texts
+    from pipeline.replay import answer_texts, message_texts
 
     demo = demo_data(tmp_path_factory)
     asked = next(line for line in read_lines(demo / DEMO_TRACE) if line["response"].get("messages"))
@@ -92,9 +92,12 @@ def test_a_message_that_no_table_has_is_named(
     delivered = message_texts.delivered
     monkeypatch.setattr(message_texts, "delivered", lambda broker: delivered(broker).where(f"physicOffset <> {lost['physicOffset']}"))
     requests = write_lines(tmp_path / "requests.jsonl", [all_lines(demo / DEMO_TRACE)[0], asked])
-    with pytest.raises(Exception, match="LostMessageError") as error:
-        run(lake_of(spark, demo / "cleaned", tmp_path_factory), requests, out=str(tmp_path / "out"))
-    code, text = judged(error.value)
-    assert code == 2
-    assert f"a record of {lost['storeSize']} bytes at commit log offset {lost['physicOffset']}" in text
-    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr(answer_texts, "delivered_at", lambda *_: iter(()))
+    for by_spark in (False, True) if ALL else (False,):
+        with pytest.raises(Exception, match="expected a record") as error:
+            run(lake_of(spark, demo / "cleaned", tmp_path_factory), requests, out=str(tmp_path / "out"), by_spark=by_spark)
+        assert "LostMessageError" in repr(error.value)
+        code, text = judged(error.value)
+        assert code == 2
+        assert f"a record of {lost['storeSize']} bytes at commit log offset {lost['physicOffset']}" in text
+        assert not (tmp_path / "out").exists()

@@ -66,7 +66,7 @@ def found(lines: list[Line]) -> Line:
 def test_answers_come_in_the_order_of_the_requests(lake: Lake, lines: list[Line], tmp_path: Path) -> None:
     shuffled = [*lines, *lines]
     random.Random(1).shuffle(shuffled)
-    assert differences(shuffled, answers_of(lake, shuffled, tmp_path, by_spark=True)) == []
+    assert differences(shuffled, answers_of(lake, shuffled, tmp_path)) == []
 
 
 def test_requests_come_back_as_they_were(lake: Lake, lines: list[Line], tmp_path: Path) -> None:

@@ -20,20 +20,22 @@ from pipeline.files.output_file import OutputFile, join_parts, write_part
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_texts import answer_texts, json_object
 from pipeline.replay.driver_answers import require_driver_answers
-from pipeline.replay.driver_replay import replay_here
+from pipeline.replay.driver_replay import answers_here
 from pipeline.replay.entry_colocation import Row
-from pipeline.replay.replay import ANSWER_SCHEMA
 from pipeline.replay.replay_run import ReplayOptions, ReplayRun
 from pipeline.rows.log_records import RECORD_COLUMNS
 from pipeline.schema import tables as t
-from pipeline.schema.arrow_types import arrow_of, arrow_schema
+from pipeline.schema.arrow_types import arrow_schema
 from pipeline.settings.settings import BrokerSettings
+from pipeline.tasks.work import NoSessionError
 from udfs.pull.pull_rules import DEFAULT_RULES
 
 _ASKED = (
     f"SELECT p.*, {PROCESSED_AT} AS timestamp, refusedCode, checkError, filterType, expression "
     "FROM {pulls} p JOIN {checked} c ON p.seq = c.seq"
 )
+# as objects of Python, entries take ten times their memory
+_ANSWERS_AT_ONCE = 1000
 
 
 def answer_captured_here(
@@ -60,6 +62,8 @@ def answer_captured_here(
         join_parts([write_part(out.parts, lines)], out)
     else:
         writer = run.writer()
+        if writer.file_writer(t.PULL_RESPONSE) is None:
+            raise NoSessionError(f"only Spark writes the table {t.PULL_RESPONSE.name}")
         writer.append(t.PULL_RESPONSE, _responses(run, answered))
         run.commit(writer, now)
     return dict(Counter(answered["error"].to_pylist())), comparison
@@ -70,8 +74,7 @@ def answered_captured_here(broker: OpenedBroker, pulls: pa.Table, *, options: Re
     pull = settings.pull_settings()
     checked = options.chosen_here(checked_here(broker, pulls, settings))
     requests = captured_requests_here(pulls, checked)
-    batches = replay_here(broker, requests, at=options.at, settings=pull, with_entries=True)
-    given = pa.Table.from_batches(batches, arrow_of(ANSWER_SCHEMA))
+    given = answers_here(broker, requests, at=options.at, settings=pull, with_entries=True)
     given = given.append_column("bodySha256", body_sha256_here(broker, given["entries"]))
     own = "CAST(NULL AS BIGINT)" if options.at == "snapshot" else "p.recordedMinOffset"
     names = given.column_names
@@ -91,7 +94,8 @@ def body_sha256_here(broker: OpenedBroker, entries: pa.ChunkedArray) -> pa.Array
     row = broker.row()
     found = encoded_batches(0 if row is None else row["mappedFileSizeCommitLog"], iter(records.to_batches()))
     of_entries = {(one["physicOffset"], one["size"]): one["record"] for batch in found for one in batch.to_pylist()}
-    return pa.array([_sha256(of_entries, listed) for listed in entries.to_pylist()], pa.string())
+    few = (entries.slice(start, _ANSWERS_AT_ONCE).to_pylist() for start in range(0, len(entries), _ANSWERS_AT_ONCE))
+    return pa.array([_sha256(of_entries, listed) for answers in few for listed in answers], pa.string())
 
 
 def _sha256(records: Mapping[tuple[int, int], bytes], entries: list[Row] | None) -> str | None:
