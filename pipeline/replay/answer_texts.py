@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import ANSWER_FIELDS, ERROR_TEXTS
-from pipeline.replay.entry_colocation import Row, rows_of
+from pipeline.replay.entry_colocation import Row
 from pipeline.replay.message_texts import MESSAGE_FIELDS, LostMessageError, delivered_at
 from udfs.pull.pull_rules import PullRules
 
@@ -64,7 +65,7 @@ def answer_text(answer: Row, messages: Iterable[str] | None, rules: PullRules) -
 def answer_texts(
     broker: OpenedBroker, answers: pa.Table, rules: PullRules, *, with_messages: bool
 ) -> Iterator[tuple[int, bytes, str | None]]:
-    """seq, JSON and error code of each answer, in the order of the answers.
+    """seq, JSON and error code of each answer, in the order of `seq`.
 
     Args:
         broker: the broker whose store answered.
@@ -77,7 +78,9 @@ def answer_texts(
         NoSessionError: only Spark reads the tables.
     """
     texts = _texts_of_entries(broker, answers["entries"]) if with_messages else {}
-    for row in rows_of(iter(answers.to_batches(_ANSWERS_AT_ONCE))):
+    order = pc.sort_indices(answers["seq"])
+    few = (answers.take(order.slice(start, _ANSWERS_AT_ONCE)) for start in range(0, len(answers), _ANSWERS_AT_ONCE))
+    for row in (row for some in few for row in some.to_pylist()):
         messages = [_text_of(broker, texts, entry) for entry in row["entries"] or ()] if with_messages else None
         yield row["seq"], answer_text(row, messages, rules).encode(), row["error"]
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pipeline.files.output_file import OutputFile
 from pipeline.replay.answer_texts import answer_texts
 from pipeline.replay.answered_requests import Comparison, write_and_compare_here
-from pipeline.replay.driver_replay import answers_here
+from pipeline.replay.driver_replay import MOST_ENTRIES, answers_here
 from pipeline.replay.lmq import has_lmq_limit
 from pipeline.replay.replay_run import ReplayOptions, ReplayRun
 from pipeline.replay.response_files import ResponseFiles
@@ -23,6 +23,9 @@ from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
 from pipeline.settings.slave_lag import NO_SLAVE_LAG
 from pipeline.tasks.work import NoSessionError
+
+# the driver writes so many messages as texts in about the time that Spark takes
+_MOST_MESSAGES = 2_000_000
 
 
 def answer_file_here(
@@ -40,7 +43,9 @@ def answer_file_here(
     settings = run.settings.pull_settings()
     require_driver_answers(options, settings)
     requests = options.chosen_here(file_requests_here(file, options))
-    answers = answers_here(run.broker, requests, at=options.at, settings=settings, with_entries=options.messages)
+    as_texts = options.messages and (out is not None or options.compare)
+    most = _MOST_MESSAGES if as_texts else MOST_ENTRIES
+    answers = answers_here(run.broker, requests, at=options.at, settings=settings, with_entries=options.messages, most_entries=most)
     comparison = None
     if out is not None or options.compare:
         texts = answer_texts(run.broker, answers, settings.rules, with_messages=options.messages)

@@ -31,7 +31,7 @@ from pipeline.tasks.work import NoSessionError
 from udfs.pull.pull_filter import FilterRules
 
 # entries of all answers that the driver keeps: 20 bytes each
-_MOST_ENTRIES = 10_000_000
+MOST_ENTRIES = 10_000_000
 Queue = tuple[str, int]
 # topic, queueId, number of the segment
 Segment = tuple[str, int, int]
@@ -133,23 +133,25 @@ class LakeRows:
         return [row | {"key": row["firstPhysicOffset"] // as_of.PART_BYTES, "run": row["firstPhysicOffset"]} for row in rows]
 
 
-def answers_here(broker: OpenedBroker, requests: pa.Table, *, at: At, settings: PullSettings, with_entries: bool) -> pa.Table:
-    """The answers to few requests, rows of ANSWER_SCHEMA in the order of `seq`.
+def answers_here(
+    broker: OpenedBroker, requests: pa.Table, *, at: At, settings: PullSettings, with_entries: bool, most_entries: int = MOST_ENTRIES
+) -> pa.Table:
+    """The answers to few requests, rows of ANSWER_SCHEMA in no order.
 
     The arguments and errors are those of `requests_after_entries_here`.
 
     Raises:
-        NoSessionError: they have more than _MOST_ENTRIES entries.
+        NoSessionError: they have more than `most_entries` entries.
     """
     parts = requests_after_entries_here(broker, requests, at=at, settings=settings, with_entries=with_entries)
     found, entries = [], 0
     for answering, rows in parts:
         for answers in answer_batches(answering, iter(rows)):
             entries += len(answers.column("entries").flatten())
-            if entries > _MOST_ENTRIES:
-                raise NoSessionError(f"the answers have more than {_MOST_ENTRIES:,} entries")
+            if entries > most_entries:
+                raise NoSessionError(f"the answers have more than {most_entries:,} entries")
             found.append(answers)
-    return pa.Table.from_batches(found, arrow_of(ANSWER_SCHEMA)).sort_by("seq")
+    return pa.Table.from_batches(found, arrow_of(ANSWER_SCHEMA))
 
 
 def requests_after_entries_here(

@@ -19,8 +19,8 @@ Done = TypeVar("Done")
 Reads = Literal["nothing", "queues", "messages"]
 
 _MOST_PULLS = 100_000
-# of a file with about so many requests
-_MOST_REQUEST_BYTES = 16 << 20
+# about 250,000 requests
+_MOST_REQUEST_BYTES = 32 << 20
 _MOST_ENTRIES = 2_000_000
 
 
