@@ -241,7 +241,7 @@ def whatif_command(
     if engine.may_work_here and not with_drain:
         if requests is not None:
             require_input("--requests", requests)
-        result = answered_here(answered, lake, broker, requests, options=options, reads="queues", tell=engine.tell)
+        result = answered_here(answered, lake, broker, requests, options=options, reads="lines", tell=engine.tell)
     if result is None:
         with engine.session("long", reads=lake, broker=broker, inputs={"--requests": requests}, workers=True) as spark:
             result = answered(OpenedBroker.of(spark, lake, broker))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +28,8 @@ from pipeline.tasks.work import NoSessionError
 
 # the driver writes so many messages as texts in about the time that Spark takes
 _MOST_MESSAGES = 2_000_000
+# chunks of a file whose requests are answered at once: about 250,000
+_CHUNKS_AT_ONCE = 4
 
 
 def answer_file_here(
@@ -40,26 +44,48 @@ def answer_file_here(
         RequestError: a line is no request, or lacks a time that the options need; nothing was written.
         NoSessionError: only Spark can answer, or read and write the tables; nothing was written.
     """
-    settings = run.settings.pull_settings()
-    require_driver_answers(options, settings)
-    requests = options.chosen_here(file_requests_here(file, options))
-    as_texts = options.messages and (out is not None or options.compare)
-    most = _MOST_MESSAGES if as_texts else MOST_ENTRIES
-    answers = answers_here(run.broker, requests, at=options.at, settings=settings, with_entries=options.messages, most_entries=most)
-    comparison = None
-    if out is not None or options.compare:
-        texts = answer_texts(run.broker, answers, settings.rules, with_messages=options.messages)
-        _, comparison = write_and_compare_here(file, texts, out, with_comparison=options.compare)
+    require_driver_answers(options, run.settings.pull_settings())
+    if out is None and not options.compare:
+        return _write_answers(run, file, options, now), None
+    answer = partial(answers_here, run.broker, at=options.at, settings=run.settings.pull_settings(), with_entries=options.messages)
+    most = _MOST_MESSAGES if options.messages else MOST_ENTRIES
+    answers = answer(options.chosen_here(file_requests_here(file, options)), most_entries=most)
+    texts = answer_texts(run.broker, answers, run.settings.pull_settings().rules, with_messages=options.messages)
+    errors, comparison = write_and_compare_here(file, texts, out, with_comparison=options.compare)
     if out is None:
-        writer = run.writer()
-        files_of = writer.file_writer(t.PULL_RESPONSE)
-        if files_of is None:
-            raise NoSessionError(f"only Spark writes the table {t.PULL_RESPONSE.name}")
-        finish = ResponseFiles(broker=run.broker.name, run_id=run.run_id, source_digest=file.sha256, writer=files_of)
-        written = [row for rows in finish.batches(iter(answers.to_batches())) for row in rows.to_pylist()]
-        writer.append_files(t.PULL_RESPONSE, written)
-        run.commit(writer, now)
-    return dict(Counter(answers["error"].to_pylist())), comparison
+        _write(run, file, iter(answers.to_batches()), now)
+    return errors, comparison
+
+
+def _write_answers(run: ReplayRun, file: RequestFile, options: ReplayOptions, now: Callable[[], dt.datetime]) -> dict[str | None, int]:
+    """Answer some chunks of the file after the others, and write the answers to pull_response; gives the number of answers by error."""
+    answer = partial(answers_here, run.broker, at=options.at, settings=run.settings.pull_settings(), with_entries=options.messages)
+    errors: Counter[str | None] = Counter()
+
+    def answers() -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(file.chunks), _CHUNKS_AT_ONCE):
+            some = replace(file, chunks=file.chunks[start : start + _CHUNKS_AT_ONCE])
+            found = answer(options.chosen_here(file_requests_here(some, options)))
+            errors.update(found["error"].to_pylist())
+            yield from found.to_batches()
+
+    _write(run, file, answers(), now)
+    return dict(errors)
+
+
+def _write(run: ReplayRun, file: RequestFile, answers: Iterator[pa.RecordBatch], now: Callable[[], dt.datetime]) -> None:
+    """Write the answers and the run to their tables.
+
+    Raises:
+        NoSessionError: only Spark writes the tables.
+    """
+    writer = run.writer()
+    files_of = writer.file_writer(t.PULL_RESPONSE)
+    if files_of is None:
+        raise NoSessionError(f"only Spark writes the table {t.PULL_RESPONSE.name}")
+    finish = ResponseFiles(broker=run.broker.name, run_id=run.run_id, source_digest=file.sha256, writer=files_of)
+    writer.append_files(t.PULL_RESPONSE, [row for rows in finish.batches(answers) for row in rows.to_pylist()])
+    run.commit(writer, now)
 
 
 def only_spark_answers(options: ReplayOptions) -> str | None:

@@ -15,12 +15,13 @@ from pipeline.schema import capture_tables as ct
 from pipeline.tasks import small_work
 
 Done = TypeVar("Done")
-# nothing: captured pulls alone; queues: entries, and properties for filters; messages: those, too
-Reads = Literal["nothing", "queues", "messages"]
+# what answers are made of. nothing: captured pulls alone; queues: entries, and properties for filters; lines: those of the file again, and
+# all answers at once; messages: those, too
+Reads = Literal["nothing", "queues", "lines", "messages"]
 
 _MOST_PULLS = 100_000
-# about 250,000 requests
-_MOST_REQUEST_BYTES = 32 << 20
+# about a million requests, and 250,000
+_MOST_REQUEST_BYTES, _MOST_LINE_BYTES = 128 << 20, 32 << 20
 _MOST_ENTRIES = 2_000_000
 
 
@@ -63,8 +64,10 @@ def _why_not_small(broker: OpenedBroker, requests_path: str | None, options: Rep
     if requests_path is None:
         if broker.lake.count(ct.PULL_REQUEST) > _MOST_PULLS:
             return f"more than {_MOST_PULLS:,} pulls are captured"
-    elif os.path.isfile(local_path(requests_path)) and os.path.getsize(local_path(requests_path)) > _MOST_REQUEST_BYTES:
-        return f"the file has more than {_MOST_REQUEST_BYTES >> 20} MiB"
+    elif os.path.isfile(local_path(requests_path)):
+        most = _MOST_REQUEST_BYTES if reads == "queues" else _MOST_LINE_BYTES
+        if os.path.getsize(local_path(requests_path)) > most:
+            return f"the file has more than {most >> 20} MiB"
     if reads == "nothing":
         return None
     store = broker_store(broker, readable=False)  # whether it was imported as found is checked when it answers
