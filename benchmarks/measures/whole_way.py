@@ -25,7 +25,7 @@ PULLS = 1_000_000
 _SMALL = "broker-a"
 _JOB_STARTS = '{"Event":"SparkListenerJobStart"'
 _SEED = 7
-# else the driver imports what is small, --quick's store too
+# else the driver does what is small
 _ON_SPARK = ("--master", "local[*]")
 
 
@@ -61,13 +61,21 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
     asked = ("--lake", str(lake), "--requests", str(requests))
     answer = ("replay", *asked)
     replays = 0.0
-    for name, out in (("replay to a table", ()), ("replay to a file", ("--no-messages", "--out", str(folder / "answers.jsonl")))):
-        seconds = timed_runs(lambda out=out: run_pullsim(*answer, *out), stand.repeats)  # type: ignore[misc]
+    to_a_file = ("--no-messages", "--out", str(folder / "answers.jsonl"))
+    for name, more in (
+        ("replay to a table", ()),
+        ("replay to a table on Spark", _ON_SPARK),
+        ("replay to a file", (*to_a_file, *_ON_SPARK)),
+    ):
+        seconds = timed_runs(lambda more=more: run_pullsim(*answer, *more), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", loads, target="15 s" if stand.scale == 1 else "")
-        figures += _work_of(name, lake, folder, *answer, *out)
-        replays = replays or 2 * median(seconds)
+        if more:
+            figures += _work_of(name, lake, folder, *answer, *more)
+            replays = replays or 2 * median(seconds)
     seconds = timed_runs(lambda: run_pullsim("upgrade", *asked, "--from", "4.9.3", "--to", "5.5.0", finds=True), stand.repeats)
-    figures += held_against("whole upgrade", seconds, "s", Peer("two replays", "two replays to a table", replays), target="ratio 1")
+    figures += held_against(
+        "whole upgrade", seconds, "s", Peer("two replays", "two replays to a table on Spark", replays), target="ratio 1"
+    )
     for name, command in (("lag", ("lag",)), ("query", ("sql", "SELECT count(*) FROM consume_queue"))):
         seconds = timed_runs(lambda command=command: run_pullsim(*command, "--lake", str(lake)), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", version)

@@ -292,17 +292,25 @@ def test_a_recorded_answer_that_differs_is_shown_in_full(lake: Lake, lines: list
     assert "nextBeginOffset" in fields
 
 
-def test_without_a_file_the_answers_go_to_the_table(lake: Lake, trace: Path, lines: list[Line], spark: SparkSession) -> None:
+@pytest.mark.parametrize("compare", [True, False])
+def test_without_a_file_the_answers_go_to_the_table(
+    compare: bool, lake: Lake, trace: Path, lines: list[Line], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pipeline.lake.lake import Lake
+    from pipeline.replay import driver_answers
+    from pipeline.requests import request_file
     from pipeline.schema import tables as t
 
-    before = lake.newest().version
-    done = run(Lake(spark, lake.root), trace, run_id="to-table", compare=True)
+    # the driver answers a chunk after the other, where it compares nothing
+    monkeypatch.setattr(request_file, "_LEAST_CHUNK_BYTES", 1000)
+    monkeypatch.setattr(driver_answers, "_CHUNKS_AT_ONCE", 1)
+    before, run_id = lake.newest().version, f"to-table-{compare}"
+    done = run(Lake(spark, lake.root), trace, run_id=run_id, compare=compare)
     after = Lake(spark, lake.root)
     assert after.at.version == before + 1
-    assert done.comparison is not None
-    assert done.comparison.differ == 0
-    rows = {row["requestId"].rpartition("-")[2]: row for row in after.table(t.PULL_RESPONSE).where("runId = 'to-table'").collect()}
+    assert (done.requests, done.unanswered) == (len(lines), {})
+    assert (done.comparison.differ if done.comparison else None) == (0 if compare else None)
+    rows = {row["requestId"].rpartition("-")[2]: row for row in after.table(t.PULL_RESPONSE).where(f"runId = '{run_id}'").collect()}
     assert len(rows) == len(lines)
     for number, line in enumerate(lines, 2):
         row, response = rows[str(number)], line["response"]
@@ -311,7 +319,7 @@ def test_without_a_file_the_answers_go_to_the_table(lake: Lake, trace: Path, lin
         else:
             assert (row["brokerName"], row["status"], row["nextBeginOffset"]) == (BROKER, response["status"], response["nextBeginOffset"])
             assert [entry["size"] for entry in row["entries"]] == [message["storeSize"] for message in response["messages"]]
-    [run_row] = after.table(t.REPLAY_RUN).where("runId = 'to-table'").collect()
+    [run_row] = after.table(t.REPLAY_RUN).where(f"runId = '{run_id}'").collect()
     assert run_row["lakeVersion"] == before
 
 
