@@ -62,20 +62,20 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
     answer = ("replay", *asked)
     replays = 0.0
     to_a_file = ("--no-messages", "--out", str(folder / "answers.jsonl"))
-    for name, more in (
-        ("replay to a table", ()),
-        ("replay to a table on Spark", _ON_SPARK),
-        ("replay to a file", (*to_a_file, *_ON_SPARK)),
-    ):
-        seconds = timed_runs(lambda more=more: run_pullsim(*answer, *more), stand.repeats)  # type: ignore[misc]
+    ways: dict[str, tuple[str, ...]] = {
+        "replay to a table": (),
+        "replay to a table on Spark": _ON_SPARK,
+        "replay to a file": (*to_a_file, *_ON_SPARK),
+    }
+    for name, way in ways.items():
+        seconds = timed_runs(lambda way=way: run_pullsim(*answer, *way), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", loads, target="15 s" if stand.scale == 1 else "")
-        if more:
-            figures += _work_of(name, lake, folder, *answer, *more)
+        if way:
+            figures += _work_of(name, lake, folder, *answer, *way)
             replays = replays or 2 * median(seconds)
     seconds = timed_runs(lambda: run_pullsim("upgrade", *asked, "--from", "4.9.3", "--to", "5.5.0", finds=True), stand.repeats)
-    figures += held_against(
-        "whole upgrade", seconds, "s", Peer("two replays", "two replays to a table on Spark", replays), target="ratio 1"
-    )
+    both = Peer("two replays", "two replays to a table on Spark", replays)
+    figures += held_against("whole upgrade", seconds, "s", both, target="ratio 1")
     for name, command in (("lag", ("lag",)), ("query", ("sql", "SELECT count(*) FROM consume_queue"))):
         seconds = timed_runs(lambda command=command: run_pullsim(*command, "--lake", str(lake)), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", version)
