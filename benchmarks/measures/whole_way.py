@@ -65,12 +65,13 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
     ways: dict[str, tuple[str, ...]] = {
         "replay to a table": (),
         "replay to a table on Spark": _ON_SPARK,
-        "replay to a file": (*to_a_file, *_ON_SPARK),
+        "replay to a file": to_a_file,
+        "replay to a file on Spark": (*to_a_file, *_ON_SPARK),
     }
     for name, way in ways.items():
         seconds = timed_runs(lambda way=way: run_pullsim(*answer, *way), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", loads, target="15 s" if stand.scale == 1 else "")
-        if way:
+        if _ON_SPARK[0] in way:
             figures += _work_of(name, lake, folder, *answer, *way)
             replays = replays or 2 * median(seconds)
     seconds = timed_runs(lambda: run_pullsim("upgrade", *asked, "--from", "4.9.3", "--to", "5.5.0", finds=True), stand.repeats)

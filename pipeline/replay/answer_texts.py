@@ -62,6 +62,30 @@ def answer_text(answer: Row, messages: Iterable[str] | None, rules: PullRules) -
     return text if messages is None else f'{text[:-1]},"messages":[{",".join(messages)}]}}'
 
 
+def texts_without_messages(answers: pa.Table, rules: PullRules) -> pa.Array:
+    """The JSON of each answer without its messages, as `answer_text` gives it.
+
+    Args:
+        answers: rows of ANSWER_SCHEMA.
+        rules: of the broker that answered.
+    """
+    fields: dict[str, Any] = {name: _texts_of(answers[name].combine_chunks()) for name in ANSWER_FIELDS}
+    if rules.lists_queue_offsets:
+        fields |= {"filterMessageCount": _texts_of(answers["filterMessageCount"].combine_chunks()), "coldDataSum": "0"}
+    parts = (part for place, (name, texts) in enumerate(fields.items()) for part in (f'{"," if place else "{"}"{name}":', texts))
+    made = pc.binary_join_element_wise(*parts, "}", "", null_handling="replace", null_replacement="null")
+    odd = pc.or_(pc.or_(pc.is_valid(answers["error"]), pc.is_valid(answers["exception"])), pc.is_null(answers["status"])).combine_chunks()
+    others = [answer_text(row, None, rules) for row in answers.filter(odd).to_pylist()]
+    return pc.replace_with_mask(made, odd, pa.array(others, pa.string()))
+
+
+def _texts_of(values: pa.Array) -> pa.Array:
+    """Numbers, booleans or names as JSON; NULL stays NULL."""
+    if pa.types.is_string(values.type):
+        return pc.binary_join_element_wise('"', values, '"', "")
+    return pc.cast(values, pa.string())
+
+
 def answer_texts(
     broker: OpenedBroker, answers: pa.Table, rules: PullRules, *, with_messages: bool
 ) -> Iterator[tuple[int, bytes, str | None]]:

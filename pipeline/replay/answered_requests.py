@@ -17,7 +17,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -36,6 +38,8 @@ _SAME, _DIFFER, _UNRECORDED = "same", "differ", "unrecorded"
 # position of the row of an answer among the rows of its messages
 _ANSWER = -1
 _NO_MESSAGES = "[]"
+# a line without blanks around it or before its last bracket; what makes `with_response` look closer
+_PLAIN_LINE, _RESPONSE_OR_ESCAPE = r"(?s)^\{.*[^ \t\n\v\f\r]\}\n$", r'"response"|\\u'
 _JSON = json.JSONDecoder()
 _SPACE, _COLON, _COMMA = (re.compile(rf"[ \t\n\r]*{sign}[ \t\n\r]*") for sign in ("", ":", ",?"))
 # number of the line, JSON, and error code of an answer
@@ -194,6 +198,50 @@ def _whole_answers(batches: Iterator[pa.RecordBatch]) -> Iterator[Answer]:
 def _with_messages(response: bytes, fragments: list[bytes]) -> bytes:
     """The answer with its messages in place of an empty list, its last field."""
     return b"%s%s]}" % (response.removesuffix(b"]}"), b",".join(fragments)) if fragments else response
+
+
+def lines_with_answers(file: RequestFile, seqs: pa.Array, texts: pa.Array) -> Iterator[bytes]:
+    """The lines with some numbers, each with its answer as the last field; many lines at once.
+
+    Args:
+        file: the request file.
+        seqs: numbers of lines, in their order.
+        texts: the JSON of the answers.
+
+    Raises:
+        RequestError: the file cannot be read, or was changed since the requests were read.
+    """
+    numbers = seqs.to_numpy()
+    for chunk in file.chunks:
+        first, _, raw = lines_of_chunk(file.path, chunk)
+        lines = _split_lines(raw)
+        start, end = np.searchsorted(numbers, [first, first + len(lines)]).tolist()
+        answered = lines.take(pa.array(numbers[start:end] - first))
+        yield from _with_responses(answered, texts.slice(start, end - start))
+        numbers, texts = numbers[end:], texts.slice(end)
+    if len(numbers):
+        raise RequestError(file.path, int(numbers[0]), "the line that was read before", "a file that was changed meanwhile")
+
+
+def _split_lines(raw: bytes) -> pa.Array:
+    """The lines in the bytes of a chunk, with their ends."""
+    whole = raw if raw.endswith(b"\n") or not raw else raw + b"\n"
+    ends = np.flatnonzero(np.frombuffer(whole, np.uint8) == ord("\n")) + 1
+    offsets = np.append(0, ends).astype(np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(whole)])
+
+
+def _with_responses(lines: pa.Array, texts: pa.Array) -> Iterator[bytes]:
+    """The lines with their answers, as `with_response` gives each."""
+    if not len(lines):
+        return
+    plain = pc.and_not(pc.match_substring_regex(lines, _PLAIN_LINE), pc.match_substring_regex(lines, _RESPONSE_OR_ESCAPE))
+    if not pc.all(plain).as_py():
+        yield from (with_response(line, text.encode()) for line, text in zip(lines.to_pylist(), texts.to_pylist(), strict=True))
+        return
+    joined = pc.binary_join_element_wise(pc.binary_slice(lines, 0, -2), b',"response":', texts.cast(pa.binary()), b"}\n", b"")
+    _, offsets, content = joined.buffers()
+    yield content.slice(0, int(np.frombuffer(offsets, np.int32)[len(joined)])).to_pybytes()
 
 
 class _Lines:

@@ -11,9 +11,9 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.files.output_file import OutputFile
-from pipeline.replay.answer_texts import answer_texts
-from pipeline.replay.answered_requests import Comparison, write_and_compare_here
+from pipeline.files.output_file import OutputFile, join_parts, write_part
+from pipeline.replay.answer_texts import answer_texts, texts_without_messages
+from pipeline.replay.answered_requests import Comparison, lines_with_answers, write_and_compare_here
 from pipeline.replay.driver_replay import MOST_ENTRIES, answers_here
 from pipeline.replay.lmq import has_lmq_limit
 from pipeline.replay.replay_run import ReplayOptions, ReplayRun
@@ -47,6 +47,8 @@ def answer_file_here(
     require_driver_answers(options, run.settings.pull_settings())
     if out is None and not options.compare:
         return _write_answers(run, file, options, now), None
+    if out is not None and not options.compare and not options.messages:
+        return _write_lines(run, file, options, out), None
     answer = partial(answers_here, run.broker, at=options.at, settings=run.settings.pull_settings(), with_entries=options.messages)
     most = _MOST_MESSAGES if options.messages else MOST_ENTRIES
     answers = answer(options.chosen_here(file_requests_here(file, options)), most_entries=most)
@@ -70,6 +72,24 @@ def _write_answers(run: ReplayRun, file: RequestFile, options: ReplayOptions, no
             yield from found.to_batches()
 
     _write(run, file, answers(), now)
+    return dict(errors)
+
+
+def _write_lines(run: ReplayRun, file: RequestFile, options: ReplayOptions, out: OutputFile) -> dict[str | None, int]:
+    """Answer some chunks of the file after the others, and write the lines with their answers; gives the number of answers by error."""
+    settings = run.settings.pull_settings()
+    errors: Counter[str | None] = Counter()
+
+    def lines() -> Iterator[bytes]:
+        for start in range(0, len(file.chunks), _CHUNKS_AT_ONCE):
+            some = replace(file, chunks=file.chunks[start : start + _CHUNKS_AT_ONCE])
+            requests = options.chosen_here(file_requests_here(some, options))
+            answers = answers_here(run.broker, requests, at=options.at, settings=settings, with_entries=False).drop_columns(["entries"])
+            in_order = answers.sort_by("seq")
+            errors.update(in_order["error"].to_pylist())
+            yield from lines_with_answers(some, in_order["seq"].combine_chunks(), texts_without_messages(in_order, settings.rules))
+
+    join_parts([write_part(out.parts, lines())], out)
     return dict(errors)
 
 

@@ -15,8 +15,8 @@ from pipeline.schema import capture_tables as ct
 from pipeline.tasks import small_work
 
 Done = TypeVar("Done")
-# what answers are made of. nothing: captured pulls alone; queues: entries, and properties for filters; lines: those of the file again, and
-# all answers at once; messages: those, too
+# what answers are made of. nothing: captured pulls alone; queues: entries, and properties for filters; lines: all requests and answers
+# at once, for each other; messages: those, too
 Reads = Literal["nothing", "queues", "lines", "messages"]
 
 _MOST_PULLS = 100_000

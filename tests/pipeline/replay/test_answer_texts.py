@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from pipeline.replay.answer_lines import ERROR_TEXTS, response_json
-from pipeline.replay.answer_texts import answer_text, json_object
+from pipeline.replay.answer_texts import answer_text, json_object, texts_without_messages
 from pipeline.replay.replay import ANSWER_SCHEMA
 from pipeline.schema.arrow_types import arrow_of
 from store_format.broker_version import BrokerVersion
@@ -57,3 +57,5 @@ def test_answers_are_those_of_spark(messages: list[str] | None, version: BrokerV
     listed = None if messages is None else F.lit(f"[{','.join(messages)}]")
     made = spark.createDataFrame(table).orderBy("seq").select(response_json(messages=listed, rules=rules)).collect()
     assert [answer_text(row, messages, rules) for row in table.to_pylist()] == [row[0] for row in made]
+    if messages is None:
+        assert texts_without_messages(table, rules).to_pylist() == [row[0] for row in made]

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pipeline.replay.answered_requests import _compare, _Counts, with_response
+from pipeline.replay.answered_requests import _compare, _Counts, lines_with_answers, with_response
+from pipeline.requests import request_file
 from pipeline.requests.request_file import scan_file
+from pipeline.requests.request_lines import RequestError
 from tests.runs.replaying import DEMO_TRACE, all_lines, demo_data, lake_of, read_lines, run, write_lines
 from tests.runs.sampling import ALL, slow_proof
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 OURS = b'{"status":"FOUND"}'
@@ -47,6 +52,36 @@ LINES = {
 )
 def test_all_bytes_but_those_of_the_response_are_copied(line: bytes, copied: bytes) -> None:
     assert with_response(line, OURS) == copied + b',"response":' + OURS + b"}\n"
+
+
+PLAIN = st.sampled_from(['{"request":{}}', '{"request":{"topic":"T"},"note":"\u4e2d"}', '{"x":{"y":[1]}}'])
+SPACED = [' {"request":{}}', '{"request":{}} ', '{"request":{} }', '{"request":{}}\r', '{"a":"}\\n"}']
+ODD = st.sampled_from([*LINES.values(), *SPACED])
+
+
+@given(st.lists(PLAIN | ODD, min_size=1, max_size=12), st.integers(1, 40), st.booleans(), st.booleans(), st.data())
+def test_many_lines_at_once_get_what_each_would_get(
+    lines: list[str], chunk_bytes: int, ended: bool, headed: bool, data: st.DataObject
+) -> None:
+    header = ['{"kind":"trace","config":{}}'] if headed else []
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        path = Path(folder) / "requests.jsonl"
+        path.write_bytes(("\n".join([*header, *lines]) + ("\n" if ended else "")).encode())
+        patched.setattr(request_file, "_LEAST_CHUNK_BYTES", chunk_bytes)
+        file = scan_file(str(path))
+        chosen = data.draw(st.lists(st.booleans(), min_size=len(lines), max_size=len(lines)))
+        seqs = [number for number, one in enumerate(chosen, 1 + len(header)) if one]
+        texts = [f'{{"status":"é{seq}"}}' for seq in seqs]
+        found = b"".join(lines_with_answers(file, pa.array(seqs, pa.int64()), pa.array(texts, pa.string())))
+    told = zip((line for line, one in zip(lines, chosen, strict=True) if one), texts, strict=True)
+    assert found == b"".join(with_response(line.encode(), text.encode()) for line, text in told)
+
+
+def test_a_file_that_was_cut_meanwhile_is_told(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "requests.jsonl", [{"request": {}}] * 3)
+    file = scan_file(str(path))
+    with pytest.raises(RequestError, match="line 5: expected the line that was read before, found a file that was changed meanwhile"):
+        list(lines_with_answers(file, pa.array([1, 5]), pa.array(["1", "5"])))
 
 
 def test_a_recorded_answer_with_half_of_a_surrogate_pair_is_compared_and_shown() -> None:
