@@ -161,7 +161,8 @@ def clients_command(
 ) -> None:
     """Show the clients that consumed while traffic was captured: group, address, last sign of life.
 
-    With --queues, the rows say who pulled from which queue; where clients took a queue over from each other, the first one pulled last.
+    With --queues, the rows say who pulled from which queue, and what waits there for the group; where clients took a queue over from each
+    other, the first one pulled last. `pullsim clients --queues --group NAME --sort lag` shows the slowest client first.
 
     A store knows no clients: they come from `pullsim capture`. A client that only pulls, without a captured heartbeat, is SEEN.
     Json and csv have the columns of the view client, with --queues those of client_queue.

@@ -277,12 +277,20 @@ CLIENT_LIST: Final = Listing(
 )
 
 
+def _waits_for(total: Totals) -> str:
+    if not total["waiting"]:
+        return "no message waits for them"
+    waiting = counted(total["waiting"], "message waits", "messages wait")
+    return f"{waiting} for {counted(total['behind'], 'client')} (--sort lag shows the most first)"
+
+
 def _of_client_queues(total: Totals) -> Verdict:
     if not total["rows"]:
         return Verdict("no captured pull matches, or none was captured (pullsim capture reads traffic)")
     return Verdict.of(
         f"{counted(total['queues'], 'queue')} pulled by {counted(total['clients'], 'client')} of {counted(total['groups'], 'group')}",
-        "of a queue and group, the first row is the client that pulled last",
+        _waits_for(total),
+        "of a queue and group, the first row is the client that pulled last: Lag is what waits for it",
     )
 
 
@@ -292,18 +300,22 @@ CLIENT_QUEUE_LIST: Final = Listing(
         Shown("topic", "Topic"),
         Shown("queueId", "QID", Kind.COUNT),
         Shown("consumerGroup", "Group"),
-        Shown("clientId", "Client"),
-        Shown("address", "Address"),
+        Shown("client", "Client"),
         Shown("pulls", "Pulls", Kind.COUNT),
         Shown("lastMicros", "Last pull (UTC)", Kind.MICROS),
+        Shown("lag", "Lag", Kind.COUNT),
+        Shown("lagMillis", "Waited", Kind.DURATION),
     ),
     order="topic, consumerGroup, queueId, lastMicros DESC, connection, brokerName",
     totals={
         "queues": "count(DISTINCT struct(brokerName, topic, queueId))",
         "clients": f"count(DISTINCT {_CLIENT})",
         "groups": "count(DISTINCT consumerGroup)",
+        "waiting": "coalesce(sum(CASE WHEN lag > 0 THEN lag END), 0L)",
+        "behind": _named("lag > 0", _CLIENT),
     },
     verdict=_of_client_queues,
+    more={"client": _CLIENT},
 )
 
 

@@ -10,7 +10,9 @@ CREATE OR REPLACE TEMPORARY VIEW client_queue (
   pulls COMMENT 'its captured pulls of the queue',
   found COMMENT 'of these, the pulls that brought messages',
   firstMicros COMMENT 'the first of these pulls, microseconds since 1970',
-  lastMicros COMMENT 'the last of these pulls: in a group that shares its queues, the client that pulled last has the queue'
+  lastMicros COMMENT 'the last of these pulls: in a group that shares its queues, the client that pulled last has the queue',
+  lag COMMENT 'messages that wait in the queue for the group, on the row of the connection that pulled last: lag of consume_lag; NULL on other rows, and where it is not known',
+  lagMillis COMMENT 'how long the next of them has waited, ms: lagMillis of consume_lag; NULL likewise'
 )
 COMMENT 'Which client pulled from which queue, as captured traffic shows it.'
 AS
@@ -21,8 +23,13 @@ WITH pulled AS (
   FROM pull_request
   WHERE consumerGroup IS NOT NULL AND topic IS NOT NULL AND queueId IS NOT NULL
   GROUP BY brokerName, topic, queueId, consumerGroup, connection
+), had AS (
+  SELECT *, row_number() OVER (PARTITION BY brokerName, topic, queueId, consumerGroup ORDER BY lastMicros DESC, connection) = 1 AS hasQueue
+  FROM pulled
 )
 SELECT
-  p.brokerName, p.topic, p.queueId, p.consumerGroup, c.clientId, p.address, p.connection, p.pulls, p.found, p.firstMicros, p.lastMicros
-FROM pulled p
+  p.brokerName, p.topic, p.queueId, p.consumerGroup, c.clientId, p.address, p.connection, p.pulls, p.found, p.firstMicros, p.lastMicros,
+  CASE WHEN p.hasQueue THEN l.lag END, CASE WHEN p.hasQueue THEN l.lagMillis END
+FROM had p
 LEFT JOIN client c ON c.brokerName = p.brokerName AND c.consumerGroup = p.consumerGroup AND c.connection = p.connection
+LEFT JOIN consume_lag l ON l.brokerName = p.brokerName AND l.consumerGroup = p.consumerGroup AND l.topic = p.topic AND l.queueId = p.queueId

@@ -161,6 +161,25 @@ def test_queues_of_clients_are_those_that_the_broker_was_asked_for(pullsim: Pull
     assert (code, "--topic cannot be used without --queues" in err) == (2, True)
 
 
+def test_what_waits_in_a_queue_waits_for_the_client_that_pulled_last(pullsim: Pullsim, lake: Path) -> None:
+    lags = {
+        (row["consumerGroup"], row["topic"], row["queueId"]): (row["lag"], row["lagMillis"])
+        for row in rows(pullsim, lake, "lag", "--broker", CAPTURED)
+    }
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows(pullsim, lake, "clients", "--queues", "--broker", CAPTURED):
+        found[row["consumerGroup"], row["topic"], row["queueId"]].append(row)
+    waiting = 0
+    for place, pulled in found.items():
+        last, *others = sorted(pulled, key=lambda row: -row["lastMicros"])
+        assert (last["lag"], last["lagMillis"]) == lags.get(place, (None, None))
+        assert {(row["lag"], row["lagMillis"]) for row in others} <= {(None, None)}
+        waiting += max(last["lag"] or 0, 0)
+    assert waiting > 100
+    told = on_one_line(pullsim("clients", "--queues", "--lake", lake, "--broker", CAPTURED)[1])
+    assert f"{waiting:,} messages wait for " in told
+
+
 def test_the_last_move_of_a_queue_leads_to_the_stored_offset(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
     stored = consumer_offsets(answers.folder)
     last: dict[tuple[str, str, int], int] = {}
