@@ -16,7 +16,7 @@ from pipeline.capture.comparison import CapturedComparison, compare_captured, ju
 from pipeline.capture.driver_captures import captured_pulls_here, captured_requests_here, checked_here, request_object
 from pipeline.capture.recorded_minimum import MINIMUM_FUNCTIONS, minimum_columns
 from pipeline.embedded.relations import DriverRelations
-from pipeline.files.output_file import OutputFile, join_parts, write_part
+from pipeline.files.output_file import OutputFile, write_here
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_texts import answer_texts, json_object
 from pipeline.replay.driver_answers import require_driver_answers
@@ -58,8 +58,7 @@ def answer_captured_here(
         judged = DriverRelations(answered=answered, pulls=pulls).table(judged_query(options.at))
         comparison = compare_captured(DriverRelations(judged=judged))
     if out is not None:
-        lines = _lines(run.broker, answered, with_messages=options.messages)
-        join_parts([write_part(out.parts, lines)], out)
+        write_here(_lines(run.broker, answered, with_messages=options.messages), out)
     else:
         writer = run.writer()
         if writer.file_writer(t.PULL_RESPONSE) is None:

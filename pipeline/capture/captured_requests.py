@@ -11,7 +11,7 @@ from pipeline.capture.captured_pulls import PROCESSED_AT, captured_pulls
 from pipeline.capture.driver_captures import captured_pulls_here, captured_requests_here, checked_here, request_object
 from pipeline.capture.pull_checks import checked
 from pipeline.capture.replay_captured import request_json
-from pipeline.files.output_file import OutputFile, join_parts, output_file, write_lines, write_part
+from pipeline.files.output_file import OutputFile, output_file, write_here, write_lines
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_texts import json_object
 from pipeline.replay.entry_colocation import rows_of
@@ -70,5 +70,5 @@ def _write_here(broker: OpenedBroker, settings: BrokerSettings, out: OutputFile)
     pulls = captured_pulls_here(broker)
     requests = captured_requests_here(pulls, checked_here(broker, pulls, settings))
     lines = (json_object({"request": request_object(row)}) + "\n" for row in rows_of(iter(requests.to_batches())))
-    join_parts([write_part(out.parts, (line.encode() for line in lines))], out)
+    write_here((line.encode() for line in lines), out)
     return Written(requests=len(requests), left_out=len(pulls) - len(requests))

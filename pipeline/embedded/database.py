@@ -20,7 +20,15 @@ from sqlglot import exp
 
 from pipeline.delta.delta_log import delta_version
 from pipeline.delta.small_table import plain_message, small_table
-from pipeline.embedded.opened_tables import NotSupportedError, create_table_view, quoted, require_local, spark_type, text_literal
+from pipeline.embedded.opened_tables import (
+    NotSupportedError,
+    create_table_view,
+    quoted,
+    require_local,
+    spark_type,
+    text_literal,
+    with_bigint_sums,
+)
 from pipeline.embedded.table_functions import with_table_functions
 from pipeline.embedded.translation import BINARY_TEXT, TRANSLATED_CALLS, duckdb_sql, is_binary, parsed
 from pipeline.files.object_store import is_s3, require_bucket
@@ -151,10 +159,7 @@ class EmbeddedLake:
         for name, kind in zip(found.columns, found.types, strict=True):
             if spark_type(kind) is None:
                 raise NotSupportedError(f"the type of {name} is left to Spark")
-        table: pa.Table = self._answered(found.to_arrow_table)
-        # DuckDB's sums are wider than Spark's
-        fields = [field.with_type(pa.int64()) if pa.types.is_decimal(field.type) else field for field in table.schema]
-        return table.cast(pa.schema(fields))
+        return with_bigint_sums(self._answered(found.to_arrow_table))
 
     def query(self, text: str) -> Answer:
         """The result of a query of the project in Spark's SQL; errors are those of `rows`."""

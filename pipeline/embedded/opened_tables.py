@@ -167,6 +167,16 @@ def spark_type(kind: DuckDBPyType) -> str | None:
     return _SPARK.get(kind.id)
 
 
+def with_bigint_sums(table: pa.Table) -> pa.Table:
+    """A result of DuckDB with BIGINT for its sums, which are wider than Spark's.
+
+    Raises:
+        pyarrow.ArrowInvalid: a sum is no BIGINT.
+    """
+    fields = [field.with_type(pa.int64()) if pa.types.is_decimal(field.type) else field for field in table.schema]
+    return table.cast(pa.schema(fields))
+
+
 def quoted(name: str) -> str:
     """A name in quotes, for DuckDB's SQL."""
     return '"' + name.replace('"', '""') + '"'

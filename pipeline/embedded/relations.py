@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from pipeline.embedded.functions import create_function
-from pipeline.embedded.opened_tables import quoted
+from pipeline.embedded.opened_tables import quoted, with_bigint_sums
 from pipeline.embedded.translation import duckdb_sql, parsed
 
 if TYPE_CHECKING:
@@ -83,6 +83,4 @@ class DriverRelations:
 
     def table(self, query: str) -> pa.Table:
         """The rows of a query; sums, which DuckDB makes wider, are BIGINT as in Spark."""
-        found = self._connection.sql(duckdb_sql(parsed(query.format_map(self._names)))).to_arrow_table()
-        fields = [field.with_type(pa.int64()) if pa.types.is_decimal(field.type) else field for field in found.schema]
-        return found.cast(pa.schema(fields))
+        return with_bigint_sums(self._connection.sql(duckdb_sql(parsed(query.format_map(self._names)))).to_arrow_table())

@@ -107,6 +107,11 @@ def join_parts(rows: Sequence[Mapping[str, Any]], out: OutputFile) -> None:
     filesystem.move(f"{parts}/joined", inside)
 
 
+def write_here(texts: Iterator[bytes], out: OutputFile) -> None:
+    """Write texts of this process to `out`."""
+    join_parts([write_part(out.parts, texts)], out)
+
+
 def write_text(path: str, make: Callable[[], str]) -> None:
     """Write the small text that `make` returns to the file `path`; `make` is called after the check that the file can be written.
 

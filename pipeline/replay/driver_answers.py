@@ -6,12 +6,11 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.files.output_file import OutputFile, join_parts, write_part
+from pipeline.files.output_file import OutputFile, write_here
 from pipeline.replay.answer_texts import answer_texts, texts_without_messages
 from pipeline.replay.answered_requests import Comparison, lines_with_answers, write_and_compare_here
 from pipeline.replay.driver_replay import MOST_ENTRIES, answers_here
@@ -44,30 +43,36 @@ def answer_file_here(
         RequestError: a line is no request, or lacks a time that the options need; nothing was written.
         NoSessionError: only Spark can answer, or read and write the tables; nothing was written.
     """
-    require_driver_answers(options, run.settings.pull_settings())
+    settings = run.settings.pull_settings()
+    require_driver_answers(options, settings)
     if out is None and not options.compare:
         return _write_answers(run, file, options, now), None
     if out is not None and not options.compare and not options.messages:
         return _write_lines(run, file, options, out), None
-    answer = partial(answers_here, run.broker, at=options.at, settings=run.settings.pull_settings(), with_entries=options.messages)
-    most = _MOST_MESSAGES if options.messages else MOST_ENTRIES
-    answers = answer(options.chosen_here(file_requests_here(file, options)), most_entries=most)
-    texts = answer_texts(run.broker, answers, run.settings.pull_settings().rules, with_messages=options.messages)
+    requests, most = options.chosen_here(file_requests_here(file, options)), _MOST_MESSAGES if options.messages else MOST_ENTRIES
+    answers = answers_here(run.broker, requests, at=options.at, settings=settings, with_entries=options.messages, most_entries=most)
+    texts = answer_texts(run.broker, answers, settings.rules, with_messages=options.messages)
     errors, comparison = write_and_compare_here(file, texts, out, with_comparison=options.compare)
     if out is None:
         _write(run, file, iter(answers.to_batches()), now)
     return errors, comparison
 
 
+def _answered_chunks(run: ReplayRun, file: RequestFile, options: ReplayOptions) -> Iterator[tuple[RequestFile, pa.Table]]:
+    """Some chunks of the file after the others, as files of their own, each with the answers to its requests."""
+    settings = run.settings.pull_settings()
+    for start in range(0, len(file.chunks), _CHUNKS_AT_ONCE):
+        some = replace(file, chunks=file.chunks[start : start + _CHUNKS_AT_ONCE])
+        requests = options.chosen_here(file_requests_here(some, options))
+        yield some, answers_here(run.broker, requests, at=options.at, settings=settings, with_entries=options.messages)
+
+
 def _write_answers(run: ReplayRun, file: RequestFile, options: ReplayOptions, now: Callable[[], dt.datetime]) -> dict[str | None, int]:
-    """Answer some chunks of the file after the others, and write the answers to pull_response; gives the number of answers by error."""
-    answer = partial(answers_here, run.broker, at=options.at, settings=run.settings.pull_settings(), with_entries=options.messages)
+    """Answer the requests, and write the answers to pull_response; gives the number of answers by error."""
     errors: Counter[str | None] = Counter()
 
     def answers() -> Iterator[pa.RecordBatch]:
-        for start in range(0, len(file.chunks), _CHUNKS_AT_ONCE):
-            some = replace(file, chunks=file.chunks[start : start + _CHUNKS_AT_ONCE])
-            found = answer(options.chosen_here(file_requests_here(some, options)))
+        for _, found in _answered_chunks(run, file, options):
             errors.update(found["error"].to_pylist())
             yield from found.to_batches()
 
@@ -76,20 +81,17 @@ def _write_answers(run: ReplayRun, file: RequestFile, options: ReplayOptions, no
 
 
 def _write_lines(run: ReplayRun, file: RequestFile, options: ReplayOptions, out: OutputFile) -> dict[str | None, int]:
-    """Answer some chunks of the file after the others, and write the lines with their answers; gives the number of answers by error."""
-    settings = run.settings.pull_settings()
+    """Answer the requests, and write their lines with the answers, without messages; gives the number of answers by error."""
+    rules = run.settings.pull_settings().rules
     errors: Counter[str | None] = Counter()
 
     def lines() -> Iterator[bytes]:
-        for start in range(0, len(file.chunks), _CHUNKS_AT_ONCE):
-            some = replace(file, chunks=file.chunks[start : start + _CHUNKS_AT_ONCE])
-            requests = options.chosen_here(file_requests_here(some, options))
-            answers = answers_here(run.broker, requests, at=options.at, settings=settings, with_entries=False).drop_columns(["entries"])
-            in_order = answers.sort_by("seq")
+        for some, found in _answered_chunks(run, file, options):
+            in_order = found.drop_columns(["entries"]).sort_by("seq")
             errors.update(in_order["error"].to_pylist())
-            yield from lines_with_answers(some, in_order["seq"].combine_chunks(), texts_without_messages(in_order, settings.rules))
+            yield from lines_with_answers(some, in_order["seq"].combine_chunks(), texts_without_messages(in_order, rules))
 
-    join_parts([write_part(out.parts, lines())], out)
+    write_here(lines(), out)
     return dict(errors)
 
 
