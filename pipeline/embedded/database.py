@@ -21,6 +21,7 @@ from sqlglot import exp
 from pipeline.delta.delta_log import delta_version
 from pipeline.delta.small_table import plain_message, small_table
 from pipeline.embedded.opened_tables import (
+    CONFIG,
     NotSupportedError,
     create_table_view,
     quoted,
@@ -48,11 +49,6 @@ _ROWS = 10_000
 # pause between two attempts to end a query
 _INTERRUPT_SECONDS = 0.05
 _LOOK_SECONDS = 1.0
-_CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "python_enable_replacements": "false",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +117,7 @@ class EmbeddedLake:
     @cached_property
     def connection(self) -> duckdb.DuckDBPyConnection:
         """The connection; it may read files below the lake's directory, and its settings are locked."""
-        connection = duckdb.connect(config=_CONFIG)
+        connection = duckdb.connect(config=CONFIG)
         spilled = tempfile.mkdtemp(prefix="pullsim-duckdb-")  # only this user may enter it
         weakref.finalize(self, shutil.rmtree, spilled, ignore_errors=True)
         for setting in (

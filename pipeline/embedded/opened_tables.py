@@ -33,6 +33,12 @@ _SIMPLE = {
     pa.float64(): "DOUBLE",
     pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
 }
+# of every connection: it loads nothing from elsewhere
+CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+}
 
 
 class NotSupportedError(Exception):

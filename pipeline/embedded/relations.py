@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from pipeline.embedded.functions import create_function
-from pipeline.embedded.opened_tables import quoted, with_bigint_sums
+from pipeline.embedded.opened_tables import CONFIG, quoted, with_bigint_sums
 from pipeline.embedded.translation import duckdb_sql, parsed
 
 if TYPE_CHECKING:
@@ -57,12 +57,7 @@ class SparkRelations:
 
 
 # nothing is read but the tables that are given, and nothing is written, not even where memory runs short
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "enable_external_access": "false",
-    "temp_directory": "",
-}
+_CONFIG = {**CONFIG, "enable_external_access": "false", "temp_directory": ""}
 
 
 class DriverRelations:
