@@ -13,6 +13,7 @@ from pipeline.commands.engine import Engine
 from pipeline.commands.listed import Names, answer, list_options, show_first
 from pipeline.commands.options import check_needed, lake_option, span_options
 from pipeline.delta.delta_sql import literal
+from pipeline.lag.lag_sql import OF_USERS
 from pipeline.listings.listing import AskedListing, Listing, equal
 from pipeline.listings.operator_lists import (
     BACK_LIST,
@@ -45,6 +46,7 @@ REFUSED: Final = "REFUSED"
 _OFFSET_ID = re.compile(r"(?:[0-9A-F]{16}|[0-9A-F]{40})(?P<offset>[0-7][0-9A-F]{15})")
 _GROUP = click.option("--group", metavar="NAME", help="Only this consumer group.")
 _TOPIC = click.option("--topic", metavar="NAME", help="Only this topic.")
+_QUEUE = click.option("--queue", "queue_id", type=click.IntRange(min=0), metavar="ID", help="Only this queue of the topic; needs --topic.")
 _BROKER = click.option("--broker", metavar="NAME", help="Only this broker; all by default.")
 
 
@@ -94,10 +96,19 @@ def _show(
 @lake_option
 @_GROUP
 @click.option("--queues", is_flag=True, help="A row for each queue of a group instead: its status and why it has it, the worst first.")
+@click.option("--all", "also_own", is_flag=True, help="Groups that the broker itself makes and nobody uses, too.")
 @_BROKER
 @list_options
 def groups_command(
-    lake: str, group: str | None, queues: bool, broker: str | None, sort: str | None, limit: int | None, form: str, engine: Engine
+    lake: str,
+    group: str | None,
+    queues: bool,
+    also_own: bool,
+    broker: str | None,
+    sort: str | None,
+    limit: int | None,
+    form: str,
+    engine: Engine,
 ) -> None:
     """Show every consumer group: its status, what waits, its dead letters and its clients.
 
@@ -117,7 +128,11 @@ def groups_command(
     than came. A queue that never had a message, such as an empty retry queue, is OK. Seen committing is the last look that showed the
     group committing: the commit itself came up to one look earlier.
     """
-    _show(engine, lake, STATUS_LIST if queues else GROUP_LIST, form=form, sort=sort, limit=limit, broker=broker, group=group)
+    if queues and also_own:
+        raise click.UsageError("--all cannot be combined with --queues: a group that nobody uses has no queue")
+    used = () if queues or also_own or group is not None else (f"lag IS NOT NULL OR clients > 0 OR ({OF_USERS})",)
+    listing = STATUS_LIST if queues else GROUP_LIST
+    _show(engine, lake, listing, form=form, sort=sort, limit=limit, broker=broker, group=group, more=used)
 
 
 @cli.command("topics", cls=ExampleCommand, example="pullsim topics --lake lake --sort rate")
@@ -190,7 +205,7 @@ def clients_command(
 @lake_option
 @_GROUP
 @_TOPIC
-@click.option("--queue", "queue_id", type=click.IntRange(min=0), metavar="ID", help="Only this queue of the topic; needs --topic.")
+@_QUEUE
 @click.option(
     "--outcome",
     callback=_outcome,
@@ -222,12 +237,11 @@ def pulls_command(
     The newest comes first. `pullsim explain --request` takes what the column Request has, the end of the requestId. Pulls come from
     `pullsim capture`. Json and csv have the columns of the view pull_outcome.
     """
-    if topic is None:
-        check_needed("--topic", {"--queue": queue_id}, "each topic has a queue of this number")
+    _check_queue(topic, queue_id)
     require_span(since, until, named=("--from", "--to"))
     more = [
         "source = 'CAPTURED'",
-        *([] if queue_id is None else [f"queueId = {queue_id}"]),
+        *_queue_equal(queue_id),
         *([] if outcome is None else [outcome]),
         *([] if since is None else [f"arrivalMicros >= {since}000"]),
         *([] if until is None else [f"arrivalMicros < {until}000"]),
@@ -284,6 +298,8 @@ def offsets_command(
 @click.option("--tag", metavar="TAG", help="Messages with this tag.")
 @click.option("--text", metavar="TEXT", help="Messages whose body has this text; compressed bodies are searched too.")
 @_TOPIC
+@_QUEUE
+@click.option("--offset", type=click.IntRange(min=0), metavar="N", help="The message with this offset in the queue; needs --queue.")
 @_BROKER
 @list_options
 def message_command(
@@ -293,13 +309,15 @@ def message_command(
     tag: str | None,
     text: str | None,
     topic: str | None,
+    queue_id: int | None,
+    offset: int | None,
     broker: str | None,
     sort: str | None,
     limit: int | None,
     form: str,
     engine: Engine,
 ) -> None:
-    """Find messages by key, id, tag, text or topic, the newest first; one message alone is shown whole: --limit 1 shows the newest so.
+    """Find messages by key, id, tag, text or place, the newest first; one message alone is shown whole: --limit 1 shows the newest so.
 
     Several options find the messages that fulfil all of them. Bodies are shown where they are text, compressed ones as consumers get them.
     `pullsim lag --topic NAME` shows whether a group has consumed a message: those of its queue from the #Consumer Offset on wait.
@@ -307,7 +325,12 @@ def message_command(
     """
     if all(one is None for one in (key, message_id, tag, text, topic)):
         raise click.UsageError("expected one of --key, --id, --tag, --text and --topic, found none of them")
-    conditions = [*equal("brokerName", broker), *equal("topic", topic), *equal("tags", tag)]
+    _check_queue(topic, queue_id)
+    if queue_id is None:
+        check_needed("--queue", {"--offset": offset}, "each queue has a message of this offset")
+    conditions = [*equal("brokerName", broker), *equal("topic", topic), *equal("tags", tag), *_queue_equal(queue_id)]
+    if offset is not None:
+        conditions.append(f"queueOffset = {offset}L")
     if key is not None:
         conditions.append(f"array_contains(keyList, {literal(key)}) OR uniqKey = {literal(key)}")
     if text is not None:
@@ -317,6 +340,15 @@ def message_command(
         AskedListing(listing=MESSAGE_LIST, conditions=[*conditions, *ids], sort=sort, limit=limit, form=form) for ids in _ids(message_id)
     ]
     answer(engine, lake, Names(topic=topic, broker=broker), lambda ask: show_first(ask, asked))
+
+
+def _check_queue(topic: str | None, queue_id: int | None) -> None:
+    if topic is None:
+        check_needed("--topic", {"--queue": queue_id}, "each topic has a queue of this number")
+
+
+def _queue_equal(queue_id: int | None) -> list[str]:
+    return [] if queue_id is None else [f"queueId = {queue_id}"]
 
 
 def _ids(message_id: str | None) -> list[list[str]]:

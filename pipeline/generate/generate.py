@@ -30,7 +30,7 @@ from store_format.log.put_message import SCHEDULE_TOPIC, PutSettings
 from store_format.made.made_messages import MessageMaker
 from store_format.store.store_settings import StoreSettings
 from udfs.broker.schedule import DelayLevelError, parse_delay_level
-from udfs.broker.subscription_group import SYSTEM_GROUPS
+from udfs.broker.system_groups import SYSTEM_GROUPS
 
 STRETCH = 32_768  # number of messages that are made and written at once
 STRETCH_BYTES = 16 << 20

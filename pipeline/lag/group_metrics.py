@@ -15,10 +15,9 @@ from prometheus_client.core import Metric
 
 from pipeline.delta.delta_sql import literal
 from pipeline.lag.lag_metrics import GROUPS_MAX, LagMetrics, lag_metrics, left_out, left_out_family
-from pipeline.lag.lag_sql import IN_TROUBLE
+from pipeline.lag.lag_sql import IN_TROUBLE, OF_USERS
 from pipeline.lake.asking import AskAll, Row
 from pipeline.serving.metrics import metric
-from udfs.broker.subscription_group import CID_RMQ_SYS_PREFIX, SYSTEM_GROUPS
 
 _DEFAULT_CLUSTER: Final = "DefaultCluster"
 # columns of group_overview -> gauge and its meaning
@@ -29,8 +28,6 @@ _OF_GROUPS: Final = {
     "queuesUnknown": ("queues_unknown", "Queues of a group whose lag is not known."),
     "clients": ("clients", "Clients of a group that had not left when the capture ended."),
 }
-_OF_USERS: Final = f"""\
-NOT startswith(consumerGroup, {literal(CID_RMQ_SYS_PREFIX)}) AND consumerGroup NOT IN ({", ".join(map(literal, SYSTEM_GROUPS))})"""
 
 
 def all_metrics(ask: AskAll, broker: str | None, now: dt.datetime) -> list[Metric]:
@@ -48,7 +45,7 @@ def all_metrics(ask: AskAll, broker: str | None, now: dt.datetime) -> list[Metri
             f"""\
 SELECT brokerName, consumerGroup, status, {", ".join(_OF_GROUPS)}, lagMillisMax, count(*) OVER () AS inAll
 FROM group_overview
-WHERE {mine} AND {_OF_USERS}
+WHERE {mine} AND {OF_USERS}
 ORDER BY
   CASE WHEN {IN_TROUBLE} THEN 0 WHEN status = 'WARN' THEN 1 ELSE 2 END,
   lag DESC NULLS LAST, consumerGroup, brokerName

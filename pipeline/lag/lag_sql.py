@@ -14,6 +14,7 @@ from pipeline.delta.delta_sql import literal
 from pipeline.lake.lake_errors import UnknownNameError, require_among
 from pipeline.settings.quantities import LAST_OF_YEAR_9999
 from pipeline.settings.settings import nearest
+from udfs.broker.system_groups import CID_RMQ_SYS_PREFIX, SYSTEM_GROUPS
 
 _LAGS = """
 SELECT
@@ -36,17 +37,21 @@ SELECT
   CAST(lagMillis / 1000 AS DECIMAL(20, 3)) AS `Lag Seconds`, lagBytes AS `Lag Bytes`, coalesce(reason, '') AS `Reason`
 FROM ({{lags}})
 """
-# column, what its names are called, and the tables that have names of the kind
-GROUPS: Final = (
+# column, what its names are called, the store's tables that have such names, and those of traffic: a client may ask for anything
+_GROUPS: Final = (
     "consumerGroup",
     "consumer group",
-    ("consumer_offset", "subscription_group", "subscription", "offset_history", "pull_request"),
+    ("consumer_offset", "subscription_group"),
+    ("subscription", "offset_history", "pull_request"),
 )
+_TOPICS: Final = ("topic", "topic", ("consumer_offset", "queue", "topic_config"), ("offset_history", "pull_request"))
 # the condition of group_status for a group that is in trouble
 IN_TROUBLE: Final = "status IN ('STOP', 'STALL', 'REWIND')"
+# the condition of a group that is none of those that the broker itself makes
+OF_USERS: Final = f"""\
+NOT startswith(consumerGroup, {literal(CID_RMQ_SYS_PREFIX)}) AND consumerGroup NOT IN ({", ".join(map(literal, SYSTEM_GROUPS))})"""
 # how bad a status of group_status is, the worst least
 WORST_FIRST: Final = "CASE status WHEN 'REWIND' THEN 0 WHEN 'STALL' THEN 1 WHEN 'STOP' THEN 2 WHEN 'WARN' THEN 3 ELSE 4 END"
-TOPICS: Final = ("topic", "topic", ("consumer_offset", "queue", "topic_config", "offset_history", "pull_request"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,30 +135,15 @@ def check_names(
         broker: name of a broker.
 
     Raises:
-        UnknownNameError: the lake lacks one of them; the message has the most similar known names.
+        UnknownNameError: the lake lacks one of them; the message has the most similar names of the store, else of traffic.
     """
     if broker is not None:
         require_among(root, broker, known("brokerName", ("broker",)))
-    for given, (column, what, tables) in ((group, GROUPS), (topic, TOPICS)):
-        if given is not None:
-            require_name(what, given, known(column, tables))
-
-
-def require_name(what: str, name: str, known: Sequence[str]) -> None:
-    """Raise UnknownNameError if a name is not known.
-
-    Args:
-        what: kind of the name, for the message.
-        name: the name.
-        known: the names that the lake has.
-
-    Raises:
-        UnknownNameError: the name is not known; the message has the most similar known names.
-    """
-    if name not in known:
-        near = ", ".join(map(repr, nearest(name, sorted(known))))
-        hint = f"the nearest known: {near}" if near else f"it knows no {what} at all"
-        raise UnknownNameError(f"the lake knows no {what} {name!r}; {hint}")
+    for given, (column, what, stored, asked) in ((group, _GROUPS), (topic, _TOPICS)):
+        if given is not None and given not in known(column, (*stored, *asked)):
+            near = ", ".join(map(repr, nearest(given, known(column, stored) or known(column, asked))))
+            hint = f"the nearest known: {near}" if near else f"it knows no {what} at all"
+            raise UnknownNameError(f"the lake knows no {what} {given!r}; {hint}")
 
 
 def diff_total(diffs: Sequence[int | None], deleted: int = 0) -> str:

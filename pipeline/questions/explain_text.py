@@ -134,6 +134,11 @@ def show(explanation: Explanation, *, every_entry: bool) -> None:
     entries = entries_of(explanation)
     for line in _head(explanation):
         say(line)
+    if explanation.refused is not None and explanation.traced.answer["status"] == GetMessageStatus.NO_MESSAGE_IN_QUEUE.name:
+        say(f"\nthe store, which is not asked, would answer {_answer_text(_answer(explanation))}")
+        for line in _broker_answer(explanation):
+            say(line)
+        return
     trace = explanation.traced.trace
     runs = [[entry] for entry in entries] if every_entry else list(_runs(entries))
     if trace is not None:
@@ -283,18 +288,23 @@ def _tail(explanation: Explanation, entries: Sequence[ScannedEntry], *, is_folde
         yield f"dropped by the client: {len(dropped):,} of {counted(fates[Fate.TAKEN], 'message')} given"
     yield ""
     answer = _answer(explanation)
-    if answer is None:
-        yield "answer: null; the store is not readable, or past its limit of light queues"
-    elif "error" in answer:
-        yield f"answer: {answer['error']}, as {_ERRORS[answer['error']]}"
-    elif "exception" in answer:
-        yield f"answer: the store throws {answer['exception']}"
-    else:
-        yield f"answer: {GetMessageStatus[answer['status']].name}, next offset {answer['nextBeginOffset']}"
+    yield f"answer: {_answer_text(answer)}"
+    if answer is not None and "status" in answer:
         yield f"  {counted(answer['messageCount'], 'message')}, {counted(answer['bufferTotalSize'], 'byte')}"
         behind = "not recorded" if answer["diskFallBehind"] is None else counted(answer["diskFallBehind"], "byte")
         yield f"  suggestPullingFromSlave {str(answer['suggestPullingFromSlave']).lower()}, diskFallBehind {behind}"
     yield from _broker_answer(explanation)
+
+
+def _answer_text(answer: dict[str, Any] | None) -> str:
+    """The answer of the store, in words."""
+    if answer is None:
+        return "null; the store is not readable, or past its limit of light queues"
+    if "error" in answer:
+        return f"{answer['error']}, as {_ERRORS[answer['error']]}"
+    if "exception" in answer:
+        return f"the store throws {answer['exception']}"
+    return f"{GetMessageStatus[answer['status']].name}, next offset {answer['nextBeginOffset']}"
 
 
 def _broker_answer(explanation: Explanation) -> Iterator[str]:
@@ -302,7 +312,7 @@ def _broker_answer(explanation: Explanation) -> Iterator[str]:
     code, answer = explanation.code, explanation.traced.answer
     said = f"the broker answers {int(code)} {code.name}"
     if explanation.refused is not None:
-        yield f"{said}: it does not ask the store, whose answer would be the one above"
+        yield f"{said}, and does not ask the store"
     elif code is ResponseCode.PULL_NOT_FOUND:
         yield f"{said}, at once or when it has held the pull in vain; next offset {answer['nextBeginOffset']}"
     else:

@@ -38,7 +38,7 @@ WITH told AS (
 SELECT
   brokerName, consumerGroup, t.clientId, coalesce(t.address, p.address), connection,
   CASE t.event WHEN 'UNREGISTER_CLIENT' THEN 'UNREGISTERED' WHEN 'CLOSED' THEN 'CLOSED' WHEN 'HEART_BEAT' THEN 'CONNECTED' ELSE 'SEEN' END,
-  t.messageModel, t.consumeType, coalesce(t.topics, p.topics),
+  t.messageModel, t.consumeType, coalesce(nullif(t.topics, 0L), p.topics),
   least(t.firstMicros, p.firstMicros), greatest(t.lastMicros, p.lastMicros), coalesce(p.pulls, 0L)
 FROM told t
 FULL JOIN pulled p USING (brokerName, consumerGroup, connection)

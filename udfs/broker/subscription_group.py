@@ -3,33 +3,17 @@
 Broker source (4.9.3): SubscriptionGroupManager (init, findSubscriptionGroupConfig, updateSubscriptionGroupConfig), MixAll.
 Rule: a look-up of an unknown group creates it with the defaults if autoCreateSubscriptionGroup is set.
 Surprises: a pull that fails a later check has created the group too. A group whose name begins with CID_RMQ_SYS_ is created whatever the
-setting is. Eight groups exist from the start.
+setting is. Seven groups exist from the start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
 from store_format.config.config_rows import SubscriptionGroupConfig
 from store_format.store.lookup import NULL_POINTER, ThrownError
-
-CID_RMQ_SYS_PREFIX: Final = "CID_RMQ_SYS_"
-SYSTEM_GROUPS: Final = (
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-)
-
-
-def is_sys_consumer_group(group: str) -> bool:
-    """Return whether a group is one of the broker's own: MixAll.isSysConsumerGroup."""
-    return group.startswith(CID_RMQ_SYS_PREFIX)
+from udfs.broker.system_groups import SYSTEM_GROUPS, is_sys_consumer_group
 
 
 @dataclass(slots=True, kw_only=True)

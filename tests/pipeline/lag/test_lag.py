@@ -306,6 +306,8 @@ def test_a_queue_of_a_topic_is_shown_alone(pullsim: Pullsim, lake: Path, found: 
     [
         ("--group", "g-mian", "consumer group 'g-mian'; the nearest known: 'g-main'"),
         ("--topic", "order", "topic 'order'; the nearest known: 'orders'"),
+        # pulls asked for topics whose names begin so, none of which exists
+        ("--topic", "no-such", "topic 'no-such'; the nearest known: 'orders'"),
     ],
 )
 def test_an_unknown_name_ends_with_2_and_the_nearest_known_ones(pullsim: Pullsim, lake: Path, option: str, name: str, nearest: str) -> None:

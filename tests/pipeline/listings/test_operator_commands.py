@@ -25,6 +25,7 @@ from tests.runs.verdicts import on_one_line
 from tests.truth.captured import PULL_MESSAGE, consumer_offsets, exchanges
 from tests.truth.golden import needs_golden
 from tests.truth.golden5 import needs_golden5, unpacked
+from udfs.broker.system_groups import SYSTEM_GROUPS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,9 +94,10 @@ def test_groups_have_the_lag_of_the_files_and_the_commits_of_the_log(pullsim: Pu
             commits[ext["consumerGroup"]] = one["t_arrive_us"]
     assert {group for group, row in found.items() if row["lastCommitMicros"] is not None} == set(commits)
     assert all(abs(found[group]["lastCommitMicros"] - at) < 200_000 for group, at in commits.items())
-    never = [row for group, row in found.items() if group not in lags]
-    assert never, "groups of subscriptionGroup.json without an offset"
+    whole = {row["consumerGroup"]: row for row in rows(pullsim, lake, "groups", "--all", "--broker", CAPTURED)}
+    never = [row for group, row in whole.items() if group not in lags]
     assert {(row["lag"], row["status"]) for row in never} == {(None, "UNKNOWN")}
+    assert whole.keys() - found.keys() == set(SYSTEM_GROUPS), "nobody used these groups of subscriptionGroup.json"
 
 
 def test_the_lag_of_push_groups_is_what_their_broker_said(pullsim: Pullsim, lake: Path, live: Path) -> None:
@@ -136,6 +138,20 @@ def test_clients_are_those_whose_heartbeats_the_broker_logged(pullsim: Pullsim, 
     assert {row["consumerGroup"] for row in found if row["state"] == "SEEN"} >= pulled
     assert Counter(pulls=sum(row["pulls"] for row in found)) == Counter(pulls=len(answers.pulls))
     assert pulled
+
+
+def test_topics_of_a_client_are_those_that_it_subscribes_to_or_pulls_from(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
+    topics: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for one in exchanges(answers.folder):
+        if one["request"]["code"] == HEART_BEAT:
+            for group in json.loads(base64.b64decode(one["request"]["body_b64"]))["consumerDataSet"]:
+                topics[group["groupName"], one["peer"]] |= {data["topic"] for data in group["subscriptionDataSet"]}
+    pulled: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for one in answers.pulls:
+        pulled[one["request"]["ext"]["consumerGroup"], one["peer"]].add(one["request"]["ext"]["topic"])
+    found = {(row["consumerGroup"], row["address"]): row["topics"] for row in rows(pullsim, lake, "clients")}
+    assert found == {client: len(topics[client] or pulled[client]) for client in topics.keys() | pulled.keys()}
+    assert any(client in topics and not topics[client] for client in found), "a client that only pulls tells no topics"
 
 
 def test_queues_of_clients_are_those_that_the_broker_was_asked_for(pullsim: Pullsim, lake: Path, answers: CapturedAnswers) -> None:
@@ -237,11 +253,15 @@ def test_messages_are_found_by_what_is_in_them(pullsim: Pullsim, lake: Path, ans
         "--topic": lambda one: one.topic == value,
     }
     wanted = sorted((one.topic, one.queue_id, one.queue_offset) for one in answers.records.values() if tests[kind](one))
+    topic, queue, offset = wanted[len(wanted) // 2]
     found = rows(pullsim, lake, "message", kind, value, "--broker", CAPTURED)
     assert sorted((row["topic"], row["queueId"], row["queueOffset"]) for row in found) == wanted
     assert wanted
     stamps = [row["storeTimestamp"] for row in found]
     assert stamps == sorted(stamps, reverse=True)
+    place = ("--topic", topic, "--queue", str(queue), "--offset", str(offset), "--broker", CAPTURED)
+    [at] = rows(pullsim, lake, "message", *place)
+    assert (at["topic"], at["queueId"], at["queueOffset"]) == (topic, queue, offset)
 
 
 def test_a_message_is_found_by_either_of_its_ids_and_shown_whole(pullsim: Pullsim, lake: Path, live: Path) -> None:

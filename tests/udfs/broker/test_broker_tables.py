@@ -25,7 +25,8 @@ from udfs.broker.send_message import (
     message_timeup,
     send_back,
 )
-from udfs.broker.subscription_group import SYSTEM_GROUPS, SubscriptionGroupManager
+from udfs.broker.subscription_group import SubscriptionGroupManager
+from udfs.broker.system_groups import SYSTEM_GROUPS
 from udfs.broker.topic_config import SystemTopics, TopicConfigManager, topic_fault
 from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager, is_dead

@@ -11,7 +11,7 @@ from store_format.log import dispatch_request, put_message
 from store_format.record import record_columns
 from tests.truth.golden import golden_lines, needs_golden
 from udfs.broker import send_message, transaction_check, transactional_message
-from udfs.broker.subscription_group import is_sys_consumer_group
+from udfs.broker.system_groups import is_sys_consumer_group
 from udfs.broker.topic_config import DLQ_GROUP_TOPIC_PREFIX, REPLY_TOPIC_POSTFIX
 from udfs.consumer import pull_api_wrapper, send_message_back
 from udfs.filters import message_filter
