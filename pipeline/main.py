@@ -37,6 +37,7 @@ from pipeline.commands import (  # noqa: F401 (they add their commands)
     upgrade_commands,
 )
 from pipeline.commands.cli import cli
+from pipeline.commands.progress_line import progress_line
 from pipeline.terminal import ReaderGoneError, progress_to_stderr
 from store_format.errors import UnusableInputError, quoted_error
 
@@ -64,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code."""
     try:
-        cli.main(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="pullsim", standalone_mode=False)
+        with progress_line():
+            cli.main(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="pullsim", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):  # Ctrl-C
         progress_to_stderr("stopped")
         return 130

@@ -8,7 +8,9 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
+import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
 _TABLE_ROWS = 10_000
 # a terminal shows a header in bold
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
-_WITHOUT_BOLD = {"dumb", "unknown"}
+# terminals without these, and without a cursor that goes back
+WITHOUT_CURSOR = {"dumb", "unknown"}
+_LINE_START = "\r\x1b[K"
+_STATUS = threading.Lock()
 # texts that spreadsheets take for formulas begin with one of these; names of topics and groups may begin with a hyphen, and run nothing
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -41,6 +46,7 @@ class _Results:
     """Standard output, as a file of text."""
 
     def write(self, text: str) -> None:
+        hide_status()
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -66,8 +72,33 @@ def start_page(text: str) -> None:
 
 def progress_to_stderr(text: str) -> None:
     """Print a step of the work to stderr."""
+    hide_status()
     sys.stderr.write(f"pullsim: {safe_text(without_credentials(text))}\n")
     sys.stderr.flush()
+
+
+class _Status:
+    """Whether the last line of the terminal has a status."""
+
+    is_shown = False
+
+
+def show_status(text: str) -> None:
+    """Show a text in the last line of the terminal behind stderr, in place of the one before, until something is printed."""
+    width = shutil.get_terminal_size().columns - 1
+    with _STATUS:
+        sys.stderr.write(f"{_LINE_START}{safe_text(text)[:width]}")
+        sys.stderr.flush()
+        _Status.is_shown = True
+
+
+def hide_status() -> None:
+    """Remove the text of `show_status`."""
+    with _STATUS:
+        if _Status.is_shown:
+            sys.stderr.write(_LINE_START)
+            sys.stderr.flush()
+            _Status.is_shown = False
 
 
 def show_rows(rows: DataFrame, form: str) -> None:
@@ -113,7 +144,7 @@ def _csv_value(value: Any) -> Any:
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Collection[int] | None = None) -> None:
     """Print rows as a table; arguments are those of `table_text`."""
-    in_colours = is_terminal() and os.environ.get("TERM", "") not in _WITHOUT_BOLD
+    in_colours = is_terminal() and os.environ.get("TERM", "") not in WITHOUT_CURSOR
     _Results().write(table_text(names, rows, right=right, in_colours=in_colours))
 
 

@@ -383,7 +383,7 @@ class Lake:
 
         if self._engine == "spark" or is_uri(self.path) or is_uri(path or ""):
             return False
-        return answered_here(answer, self.path, broker, path, options=options, reads="messages", tell=lambda _: None) is not None
+        return answered_here(answer, self.path, broker, path, options=options, reads="lines", tell=lambda _: None) is not None
 
     def _broker(self, name: str | None) -> OpenedBroker:
         from pipeline.lake.opened_broker import OpenedBroker

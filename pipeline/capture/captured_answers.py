@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.capture.answer_bodies import encoded_batches
 from pipeline.capture.captured_pulls import OF_REQUEST, PROCESSED_AT, answered_query
@@ -36,6 +37,8 @@ _ASKED = (
 )
 # as objects of Python, entries take ten times their memory
 _ANSWERS_AT_ONCE = 1000
+# bytes of messages that the driver keeps
+_MOST_BYTES = 128 << 20
 
 
 def answer_captured_here(
@@ -87,8 +90,16 @@ def answered_captured_here(broker: OpenedBroker, pulls: pa.Table, *, options: Re
 
 
 def body_sha256_here(broker: OpenedBroker, entries: pa.ChunkedArray) -> pa.Array:
-    """As `answer_bodies.with_body_sha256`, for lists of entries."""
-    offsets = entries.combine_chunks().flatten().field("physicOffset").unique().to_pylist()
+    """As `answer_bodies.with_body_sha256`, for lists of entries.
+
+    Raises:
+        NoSessionError: the messages of all answers are too long together.
+    """
+    listed = pa.table([entries.combine_chunks().flatten().field(name) for name in ("physicOffset", "size")], ["offset", "size"])
+    sizes = listed.group_by("offset").aggregate([("size", "max")])
+    if (pc.sum(sizes["size_max"]).as_py() or 0) > _MOST_BYTES:
+        raise NoSessionError(f"the messages of all answers have more than {_MOST_BYTES >> 20} MiB")
+    offsets = sizes["offset"].to_pylist()
     records = broker.rows_with(t.COMMIT_LOG, {"physicOffset": offsets}, RECORD_COLUMNS)
     row = broker.row()
     found = encoded_batches(0 if row is None else row["mappedFileSizeCommitLog"], iter(records.to_batches()))

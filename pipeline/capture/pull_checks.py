@@ -102,7 +102,7 @@ def _part(name: str, value: Any) -> object:
 
 
 def check(config: PullBrokerConfig, row: Row, version: BrokerVersion = DEFAULT_VERSION) -> Row:
-    """Check one pull by the rules of a version; gives the columns of CHECKED without `seq`.
+    """Check one pull by the rules of a version; gives the columns of CHECKED without `seq`, and the `remark` of a refusal.
 
     `row` has the pull's fields, the registration of its group, and the settings of its topic and group.
     """
@@ -113,7 +113,7 @@ def check(config: PullBrokerConfig, row: Row, version: BrokerVersion = DEFAULT_V
             return {"refusedCode": int(ResponseCode.SYSTEM_BUSY), "filterType": _asked_type(header, row)}
         _, found = processor.check(header, "")
     except Refused as refused:
-        return {"refusedCode": int(refused.code), "filterType": _asked_type(header, row)}
+        return {"refusedCode": int(refused.code), "remark": refused.remark, "filterType": _asked_type(header, row)}
     except ThrownError:
         return {"refusedCode": int(ResponseCode.SYSTEM_ERROR), "filterType": _asked_type(header, row)}
     if header.queueOffset is None or header.maxMsgNums is None:

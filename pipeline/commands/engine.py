@@ -87,7 +87,8 @@ class Engine:
         """
         s3 = _check_named(inputs or {}, outputs or {}, store=store, reads=reads, broker=broker)
         from pipeline.lake.lake_writer import releasing_lakes
-        from pipeline.lake.session import LONG_JOBS, SHORT_JOBS, build_session, require_java, start_workers
+        from pipeline.lake.session import LONG_JOBS, SHORT_JOBS, build_session, require_java, start_workers, tasks_running
+        from pipeline.tasks.running import watched
 
         require_java()
         for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
@@ -105,7 +106,7 @@ class Engine:
         if workers:
             start_workers(spark)
         try:
-            with releasing_lakes():
+            with releasing_lakes(), watched(tasks_running(spark)) if jobs != "endless" else nullcontext():
                 yield spark
         finally:
             # a call to the JVM that was interrupted may have cost the connection to it

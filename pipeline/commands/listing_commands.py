@@ -14,6 +14,7 @@ from pipeline.commands.listed import Names, answer, list_options, show_first
 from pipeline.commands.options import check_needed, lake_option, span_options
 from pipeline.delta.delta_sql import literal
 from pipeline.lag.lag_sql import OF_USERS
+from pipeline.lake.asking import Ask
 from pipeline.listings.listing import AskedListing, Listing, equal
 from pipeline.listings.operator_lists import (
     BACK_LIST,
@@ -36,6 +37,7 @@ from pipeline.listings.operator_lists import (
 )
 from pipeline.report.scope import require_span
 from pipeline.settings.settings import nearest
+from pipeline.terminal import say
 from udfs.pull.codes import GetMessageStatus, ResponseCode
 
 # outcome of a pull whose answer was not captured
@@ -320,7 +322,8 @@ def message_command(
     """Find messages by key, id, tag, text or place, the newest first; one message alone is shown whole: --limit 1 shows the newest so.
 
     Several options find the messages that fulfil all of them. Bodies are shown where they are text, compressed ones as consumers get them.
-    `pullsim lag --topic NAME` shows whether a group has consumed a message: those of its queue from the #Consumer Offset on wait.
+    `pullsim lag --topic NAME` shows which groups are past a message: those of its queue from the #Consumer Offset on wait. A group that is
+    past it has consumed it, unless its filter dropped it or the group began after it.
     Json and csv have the columns of the view message, without the bytes of the body.
     """
     if all(one is None for one in (key, message_id, tag, text, topic)):
@@ -339,7 +342,24 @@ def message_command(
     asked = [
         AskedListing(listing=MESSAGE_LIST, conditions=[*conditions, *ids], sort=sort, limit=limit, form=form) for ids in _ids(message_id)
     ]
-    answer(engine, lake, Names(topic=topic, broker=broker), lambda ask: show_first(ask, asked))
+
+    def show(ask: Ask) -> None:
+        found = show_first(ask, asked)
+        if not found["rows"] and topic is not None and queue_id is not None and form == "table":
+            say(_why_no_message(ask, topic, queue_id, broker))
+
+    answer(engine, lake, Names(topic=topic, broker=broker), show)
+
+
+def _why_no_message(ask: Ask, topic: str, queue_id: int, broker: str | None) -> str:
+    """What the store has of a queue in which no message was found."""
+    mine = " AND ".join((*equal("topic", topic), *equal("brokerName", broker)))
+    _, rows = ask(f"SELECT brokerName, minOffset, maxOffset FROM queue WHERE {mine} AND queueId = {queue_id} ORDER BY brokerName")  # noqa: S608
+    told = [
+        f"on broker {name} it has the offsets {least} to {end - 1}" if least < end else f"on broker {name} it is empty"
+        for name, least, end in rows
+    ]
+    return f"queue {queue_id}: {'; '.join(told) or 'the store has no such queue'}"
 
 
 def _check_queue(topic: str | None, queue_id: int | None) -> None:

@@ -97,9 +97,8 @@ def replay_command(
             require_input("--requests", requests)
         if out is not None:
             require_output("--out", out)
-        # captured answers have the SHA-256 of their bodies
-        has_messages = requests is None or (options.messages and (compare or out is not None))
-        reads: Reads = "messages" if has_messages else "lines" if compare else "queues"
+        has_messages = options.messages and (compare or out is not None)
+        reads: Reads = "lines" if compare or has_messages else "queues"
         done = answered_here(answered, lake, broker, requests, options=options, reads=reads, tell=engine.tell)
     if done is None:
         inputs, outputs = {"--requests": requests}, {"--out": out}

@@ -13,7 +13,7 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, engine_option, engine_options
 from pipeline.commands.given_settings import GivenSettings, settings_options
 from pipeline.commands.options import check_needed, format_option, lake_option, moment
-from pipeline.settings.quantities import duration_text, size_in_bytes
+from pipeline.settings.quantities import duration_text, size_in_bytes, size_text
 from pipeline.terminal import progress_to_stderr, show_values
 
 if TYPE_CHECKING:
@@ -196,6 +196,9 @@ class AskedRetention:
             [(hours, when)] = rules
             disk = "" if self.of_one else "; a disk that fills deletes them earlier (--disk-size)"
             yield f"files are deleted by fileReservedTime={hours} and deleteWhen={when}{disk}"
+        if len(forecasts) == 1 and forecasts[0].grew_for:
+            growth = f"{size_text(forecasts[0].outlook.growth)} a second, as in the last {duration_text(forecasts[0].grew_for)}"
+            yield f"the log goes on to grow by {growth} of its messages (--growth)"
         kept = [one.kept_for for one in forecasts if one.kept_for is not None]
         if kept:
             who = "a full disk, another setting or a person did that, unless traffic paused, and may do it again"

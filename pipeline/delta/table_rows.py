@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from typing import Any
 from urllib.parse import unquote
 
@@ -40,8 +40,10 @@ def dataset_of(schema: pa.Schema, files: Sequence[str], adds: pa.Table) -> ds.Da
     return ds.FileSystemDataset(fragments, schema, form, filesystem)
 
 
-def rows_with(table: DeltaTable, path: str, schema: pa.Schema, columns: Sequence[str], wanted: Wanted) -> pa.Table:
-    """The rows that have one of the wanted values in each column of `wanted`.
+def rows_with(
+    table: DeltaTable, path: str, schema: pa.Schema, columns: Sequence[str], wanted: Wanted, any_of: Sequence[Wanted] = ()
+) -> pa.Table:
+    """The rows that have one of the wanted values in each column of `wanted`, and in each column of one of `any_of` if there are such.
 
     Only files, and row groups of them, that may have such rows by their statistics are read.
 
@@ -50,7 +52,8 @@ def rows_with(table: DeltaTable, path: str, schema: pa.Schema, columns: Sequence
         path: its folder.
         schema: its columns; a column that a file lacks is NULL.
         columns: the columns of the result.
-        wanted: values by column.
+        wanted: values by column, which choose the files.
+        any_of: values by column, which choose the rows of these files.
 
     Raises:
         OSError, pyarrow.ArrowInvalid: a file cannot be read.
@@ -61,8 +64,15 @@ def rows_with(table: DeltaTable, path: str, schema: pa.Schema, columns: Sequence
     if not len(adds):
         return pa.schema([schema.field(name) for name in columns]).empty_table()
     files = [f"{path}/{unquote(name)}" for name in adds["path"].to_pylist()]
+    condition = _has(schema, wanted)
+    if any_of:
+        condition &= reduce(or_, (_has(schema, one) for one in any_of))
+    return dataset_of(schema, files, adds).to_table(columns=[*columns], filter=condition)
+
+
+def _has(schema: pa.Schema, wanted: Wanted) -> pc.Expression:
     conditions = [pc.field(name).isin(pa.array(values, schema.field(name).type)) for name, values in wanted.items()]
-    return dataset_of(schema, files, adds).to_table(columns=[*columns], filter=reduce(and_, conditions, pc.scalar(True)))
+    return reduce(and_, conditions, pc.scalar(True))
 
 
 def _may_have(adds: pa.Table, field: pa.Field, values: Sequence[Any]) -> list[bool]:

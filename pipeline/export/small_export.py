@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pipeline.export.export_store import Exported, Progress, export_store
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema.tables import STORE_FILE
+from pipeline.settings.quantities import size_text
 from pipeline.tasks import small_work
 
 
@@ -41,5 +42,5 @@ def export_small_store(
 def _why_not_small(broker: OpenedBroker) -> str | None:
     row = broker.require_files()
     if row["maxPhyOffset"] - row["minPhyOffset"] > small_work.MOST_BYTES:
-        return f"the log has more than {small_work.MOST_BYTES >> 20} MiB"
+        return f"the log has more than {size_text(small_work.MOST_BYTES)}"
     return f"the store has more than {small_work.MOST_FILES:,} files" if len(broker.rows(STORE_FILE)) > small_work.MOST_FILES else None

@@ -14,6 +14,7 @@ from pipeline.importing.import_store import Imported
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.schema.tables import IMPORTED, LAKE_VERSION, Layout
+from pipeline.settings.quantities import size_text
 from pipeline.tasks import small_work
 from pipeline.tasks.work import NoSessionError
 
@@ -64,7 +65,7 @@ def _why_not_small(lake_root: str, store_path: str, layout: Layout | None) -> st
     if layout == "clustered":
         return "the layout is clustered"
     if not small_work.is_small_store(local_path(store_path)):
-        return f"the store has more than {small_work.MOST_BYTES >> 20} MiB, or more than {small_work.MOST_FILES:,} files"
+        return f"the store has more than {size_text(small_work.MOST_BYTES)}, or more than {small_work.MOST_FILES:,} files"
     return None
 
 

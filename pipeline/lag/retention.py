@@ -108,6 +108,7 @@ class Forecast:
         aging: first offset of a file -> when it begins to age.
         is_by_messages: whether the times of messages stand for those of files, as a copy did not keep these.
         kept_for: age of the oldest message, ms, where older ones were deleted although it is younger than fileReservedTime; else None.
+        grew_for: of how much time the growth of the log is, ms; None where it was given, or there are no messages.
     """
 
     outlook: Outlook
@@ -115,6 +116,7 @@ class Forecast:
     aging: Mapping[int, int | None]
     is_by_messages: bool
     kept_for: int | None
+    grew_for: int | None
 
 
 def retention(ask: AskAll, broker: str, question: RetentionQuestion) -> tuple[Forecast, list[Row]]:
@@ -192,13 +194,15 @@ WHERE f.{mine} AND f.kind = 'commitlog' ORDER BY f.fromOffset""",
         fills_at=since + int(room * 1000 / growth) if growth > 0 else None,
         disk=None if question.disk_size is None else _disk(question.disk_size, question.disk_used, stored["used"] or 0),
     )
-    age = last - kept["oldest"] if last is not None and kept["oldest"] is not None and (queues["least"] or 0) > 0 else None
+    whole = None if last is None or kept["oldest"] is None else last - kept["oldest"]
+    age = whole if (queues["least"] or 0) > 0 else None
     return Forecast(
         outlook=outlook,
         deletions=dict(zip((file.from_offset for file in files), file_deletions(files, outlook), strict=False)),
         aging=aged_from(files, outlook),
         is_by_messages=any(row["modified"] is not None and (row["mtimeMs"] or 0) > row["modified"] for row in log[:-1]),
         kept_for=age if age is not None and age < outlook.settings.file_reserved_time * HOUR else None,
+        grew_for=None if whole is None or question.growth is not None else min(whole, 24 * HOUR),
     )
 
 

@@ -139,7 +139,7 @@ class Lake:
         self.read.add(table.name)
         return arrow_schema(table).empty_table() if version is None else self._rows_at(table, version)
 
-    def rows_with(self, table: Table, wanted: Wanted, columns: Sequence[str]) -> pa.Table:
+    def rows_with(self, table: Table, wanted: Wanted, columns: Sequence[str], any_of: Sequence[Wanted] = ()) -> pa.Table:
         """The rows of a table of any size that have wanted values, read by the driver; as `table_rows.rows_with`.
 
         Raises:
@@ -154,7 +154,7 @@ class Lake:
         if found is None:
             raise self._left_to_spark(table)
         with _named_in_errors(path, self.at.tables[table.name]):
-            return rows_with(found, path, schema, columns, wanted)
+            return rows_with(found, path, schema, columns, wanted, any_of)
 
     def count(self, table: Table) -> int:
         """The number of rows of a table by its log.

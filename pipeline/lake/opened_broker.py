@@ -56,19 +56,20 @@ class OpenedBroker:
         mine = pc.field("brokerName") == self.name
         return self.lake.rows(table).filter(mine if condition is None else mine & condition)
 
-    def rows_with(self, table: Table, wanted: Wanted, columns: Sequence[str] | None = None) -> pa.Table:
+    def rows_with(self, table: Table, wanted: Wanted, columns: Sequence[str] | None = None, any_of: Sequence[Wanted] = ()) -> pa.Table:
         """The broker's rows of a table of any size that have wanted values, read by the driver without Spark.
 
         Args:
             table: the table.
             wanted: the values of each column that counts; other rows are not read.
             columns: the columns of the result; None for all.
+            any_of: as `table_rows.rows_with`.
 
         Raises:
             NoSessionError: only Spark reads the table.
             LakeError: the table's log or one of its files is damaged.
         """
-        return self.lake.rows_with(table, {"brokerName": [self.name], **wanted}, columns or table.names)
+        return self.lake.rows_with(table, {"brokerName": [self.name], **wanted}, columns or table.names, any_of)
 
     def row(self) -> dict[str, Any] | None:
         """The broker's row of `broker`; None where no store was imported under the name."""

@@ -36,6 +36,7 @@ from pipeline.lake.driver_start import (
 from pipeline.lake.scratch import scratch_folder
 from pipeline.settings.resources import conf_text
 from pipeline.tasks.computed_once import is_one_process
+from pipeline.tasks.running import Look, Running
 from udfs.sql_functions import register
 
 if TYPE_CHECKING:
@@ -320,6 +321,19 @@ def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def tasks_at_once(session: SparkSession) -> int:
     """The number of tasks that the session's cores run at the same time."""
     return session.sparkContext.defaultParallelism
+
+
+def tasks_running(session: SparkSession) -> Look:
+    """What looks at the stages that run in a session, and at their tasks."""
+    tracker = session.sparkContext.statusTracker()
+
+    def look() -> Iterator[Running]:
+        for stage in tracker.getActiveStageIds():
+            found = tracker.getStageInfo(stage)
+            if found is not None:
+                yield Running(stage, found.numCompletedTasks, found.numTasks)
+
+    return look
 
 
 def _submitted_session(builder: Any) -> SparkSession:

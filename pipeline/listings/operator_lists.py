@@ -93,8 +93,12 @@ def _progress_of_one(total: Totals) -> Iterator[str]:
         bad, judged = total["queuesInTrouble"], total["queuesJudged"]
         of_queues = f"; {bad:,} of {judged:,} queues stopped, stalled or went back" if 0 < bad < judged else ""
         yield f"{_PROGRESS[total['worst']]}{of_queues} ({why})"
+    elif total["unknown"]:
+        yield "whether it has stopped or is slow is not known: the broker stores no offset of it, as of groups that broadcast"
     elif total["unjudged"]:
         yield f"whether it has stopped or is slow is not known: {_MORE_SEEN} ({why})"
+    elif total["clientless"]:
+        yield "it kept up, or its lag became less, until its last client left"
     else:
         yield "it has not stopped: it keeps up, or its lag becomes less"
 
@@ -254,6 +258,7 @@ def _of_clients(total: Totals) -> Verdict:
 
 # a client that several groups or brokers have counts once; without a heartbeat its address is all that names it
 _CLIENT: Final = "coalesce(clientId, address)"
+_HAS_LEFT: Final = "state IN ('UNREGISTERED', 'CLOSED')"
 CLIENT_LIST: Final = Listing(
     view="client",
     columns=(
@@ -271,7 +276,7 @@ CLIENT_LIST: Final = Listing(
         "groups": "count(DISTINCT consumerGroup)",
         "connected": _named("state = 'CONNECTED'", _CLIENT),
         "seen": _named("state = 'SEEN'", _CLIENT),
-        "gone": _named("state IN ('UNREGISTERED', 'CLOSED')", _CLIENT),
+        "gone": _named(_HAS_LEFT, _CLIENT),
     },
     verdict=_of_clients,
 )
@@ -290,7 +295,8 @@ def _of_client_queues(total: Totals) -> Verdict:
     return Verdict.of(
         f"{counted(total['queues'], 'queue')} pulled by {counted(total['clients'], 'client')} of {counted(total['groups'], 'group')}",
         _waits_for(total),
-        "of a queue and group, the first row is the client that pulled last: Lag is what waits for it",
+        f"{total['gone']:,} of the clients had left when the capture ended" if total["gone"] else None,
+        "of a queue and group, the first row is the client with heartbeats that pulled last: Lag is what waits for it",
     )
 
 
@@ -301,18 +307,20 @@ CLIENT_QUEUE_LIST: Final = Listing(
         Shown("queueId", "QID", Kind.COUNT),
         Shown("consumerGroup", "Group"),
         Shown("client", "Client"),
+        Shown("state", "State"),
         Shown("pulls", "Pulls", Kind.COUNT),
         Shown("lastMicros", "Last pull (UTC)", Kind.MICROS),
         Shown("lag", "Lag", Kind.COUNT),
         Shown("lagMillis", "Waited", Kind.DURATION),
     ),
-    order="topic, consumerGroup, queueId, lastMicros DESC, connection, brokerName",
+    order="topic, consumerGroup, queueId, clientId IS NULL, lastMicros DESC, connection, brokerName",
     totals={
         "queues": "count(DISTINCT struct(brokerName, topic, queueId))",
         "clients": f"count(DISTINCT {_CLIENT})",
         "groups": "count(DISTINCT consumerGroup)",
         "waiting": "coalesce(sum(CASE WHEN lag > 0 THEN lag END), 0L)",
         "behind": _named("lag > 0", _CLIENT),
+        "gone": _named(_HAS_LEFT, _CLIENT),
     },
     verdict=_of_client_queues,
     more={"client": _CLIENT},
@@ -350,7 +358,7 @@ def _held(total: Totals) -> str | None:
         "ended by a message": total["woken"],
         "by its time": total["waited"],
         "without a captured answer": total["open"],
-        "otherwise": total["held"] - total["woken"] - total["waited"] - total["open"],
+        "otherwise (NOT_FOR_IT or REFUSED)": total["held"] - total["woken"] - total["waited"] - total["open"],
     }
     return f"the broker held {total['held']:,} (long polling): " + ", ".join(f"{count:,} {how}" for how, count in ends.items() if count)
 
@@ -429,7 +437,7 @@ def _corrections(total: Totals) -> str | None:
 def _again(total: Totals) -> str | None:
     if total["again"]:
         return f"{counted(total['again'], 'message')} to consume again, with those that filters drop"
-    return "no message comes twice" if total["back"] else None
+    return "these moves bring no message again" if total["back"] else None
 
 
 def _of_moves(total: Totals) -> Verdict:
@@ -522,7 +530,8 @@ MESSAGE_LIST: Final = Listing(
         Shown("bodyReason", "Body is"),
         Shown("bodyText", "Body", Kind.PROSE),
     ),
-    about="pullsim lag --topic {topic} --queue {queueId} shows which groups are past offset {queueOffset}",
+    about="pullsim lag --topic {topic} --queue {queueId} shows which groups are past offset {queueOffset}: they consumed it, unless "
+    "their filter dropped it or they began after it; groups that broadcast store no offset",
     order="storeTimestamp DESC, physicOffset DESC, brokerName",
     totals={},
     verdict=_of_messages,

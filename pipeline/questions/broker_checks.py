@@ -20,6 +20,7 @@ from pipeline.schema import capture_tables as ct
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings, nearest
 from store_format.remoting.headers import PullSysFlag
+from udfs.broker.pull_message_processor import SUGGEST
 from udfs.filters.consumer_filter_manager import TAG, build, is_tag_type
 from udfs.filters.sql92_rules import TEXT_OPERATORS
 from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
@@ -60,9 +61,16 @@ class ExplainedPull:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChecks:
-    """The outcome of the checks before the store: the code of a refusal, None where the store is asked; and what there is to note."""
+    """The outcome of the checks before the store.
+
+    Attributes:
+        refused: the code of a refusal; None where the store is asked.
+        remark: what the broker says with it; None where it says nothing.
+        notes: what there is to note.
+    """
 
     refused: ResponseCode | None = None
+    remark: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -137,7 +145,14 @@ def broker_checks(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSet
             notes.append(f"the filter does not compile: everything passes; expression {expression!r}")
     if checked.get("checkError"):
         notes.append("the hash codes in the heartbeat are not those of its tags")
-    return BrokerChecks(refused=None if code is None else ResponseCode(code), notes=tuple(notes))
+    if code == ResponseCode.SUBSCRIPTION_NOT_EXIST:
+        notes.append("at that moment no client of the group was known by a heartbeat, or none that subscribes to the topic")
+    if code == ResponseCode.SUBSCRIPTION_NOT_LATEST and pull.header is not None:
+        versions = f"{pull.header['registeredSubVersion']}, and the pull {pull.header['subVersion']}"
+        notes.append(f"the group's last heartbeat had the subscription of version {versions}")
+    remark = checked.get("remark")
+    refused = None if code is None else ResponseCode(code)
+    return BrokerChecks(refused=refused, remark=None if remark is None else remark.removesuffix(SUGGEST).rstrip(" ,"), notes=tuple(notes))
 
 
 def _asked_filter(pull: ExplainedPull) -> tuple[str | None, str | None]:

@@ -94,6 +94,7 @@ class Explanation:
         messages: texts of the scanned entries' messages, by the entry's physicOffset and size.
         notes: what the broker would do before it asks the store.
         refused: code of the broker's answer where a check before the store fails; None where the store is asked.
+        remark: what the broker says with a refusal; None where it says nothing.
     """
 
     broker: str
@@ -104,6 +105,7 @@ class Explanation:
     messages: Mapping[tuple[int, int], MessageTexts]
     notes: tuple[str, ...]
     refused: ResponseCode | None = None
+    remark: str | None = None
 
     @property
     def code(self) -> ResponseCode:
@@ -208,6 +210,7 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, broker_settings: BrokerSe
         messages=_messages(broker, traced),
         notes=checks.notes,
         refused=checks.refused,
+        remark=checks.remark,
     )
 
 

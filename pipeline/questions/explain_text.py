@@ -70,7 +70,8 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "outcomes": {fate.name: count for fate, count in Counter(entry.fate for entry in entries).items()},
         "droppedByClient": [entry.queue_offset for entry in entries if entry.client_drops],
         "answer": _answer(explanation),
-        "brokerAnswer": {"code": int(explanation.code), "name": explanation.code.name, "asksStore": explanation.refused is None},
+        "brokerAnswer": {"code": int(explanation.code), "name": explanation.code.name, "asksStore": explanation.refused is None}
+        | ({} if explanation.remark is None else {"remark": explanation.remark}),
         "recordedAnswer": _recorded(pull),
     }
 
@@ -134,7 +135,7 @@ def show(explanation: Explanation, *, every_entry: bool) -> None:
     entries = entries_of(explanation)
     for line in _head(explanation):
         say(line)
-    if explanation.refused is not None and explanation.traced.answer["status"] == GetMessageStatus.NO_MESSAGE_IN_QUEUE.name:
+    if _needs_no_store(explanation) and not every_entry:
         say(f"\nthe store, which is not asked, would answer {_answer_text(_answer(explanation))}")
         for line in _broker_answer(explanation):
             say(line)
@@ -151,6 +152,12 @@ def show(explanation: Explanation, *, every_entry: bool) -> None:
             say(f"\nended: {_end(explanation, entries)}")
     for line in _tail(explanation, entries, is_folded=len(runs) < len(entries)):
         say(line)
+
+
+def _needs_no_store(explanation: Explanation) -> bool:
+    """Whether the answer of the store does not matter; it does where topics.json may be missing, and the topic has messages."""
+    has_queue = explanation.traced.answer["status"] != GetMessageStatus.NO_MESSAGE_IN_QUEUE.name
+    return explanation.refused is not None and not (explanation.refused is ResponseCode.TOPIC_NOT_EXIST and has_queue)
 
 
 def _head(explanation: Explanation) -> Iterator[str]:
@@ -312,7 +319,8 @@ def _broker_answer(explanation: Explanation) -> Iterator[str]:
     code, answer = explanation.code, explanation.traced.answer
     said = f"the broker answers {int(code)} {code.name}"
     if explanation.refused is not None:
-        yield f"{said}, and does not ask the store"
+        remark = "" if explanation.remark is None else f": {explanation.remark!r}"
+        yield f"{said}, and does not ask the store{remark}"
     elif code is ResponseCode.PULL_NOT_FOUND:
         yield f"{said}, at once or when it has held the pull in vain; next offset {answer['nextBeginOffset']}"
     else:

@@ -105,6 +105,8 @@ def show(result: WhatIf) -> None:
     if result.drained is not None:
         say("\nreading from the first requested offset to the last message, each pull from the nextBeginOffset of the one before:")
         show_table(("", *SIDES, "change"), [_compared(name, *values) for name, values in _drained(result.drained)])
+        if result.drained[0].messages != result.drained[1].messages:
+            say("the last pull of a chain may bring more than the last message: no message is lost where the sums differ")
     for one in result.first:
         which = f"line {one['line']}" if "line" in one else f"captured pull {one['requestId']}"
         say(f"\n{which} differs in {', '.join(one['fields'])}")

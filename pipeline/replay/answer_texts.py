@@ -13,10 +13,13 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.answer_lines import ANSWER_FIELDS, ERROR_TEXTS
 from pipeline.replay.entry_colocation import Row
 from pipeline.replay.message_texts import MESSAGE_FIELDS, LostMessageError, delivered_at
+from pipeline.tasks.work import NoSessionError
 from udfs.pull.pull_rules import PullRules
 
 # as objects of Python, entries take ten times their memory
 _ANSWERS_AT_ONCE = 1000
+# messages whose texts the driver keeps: about 600 bytes each
+_MOST_MESSAGES = 500_000
 # (physicOffset, size) of an entry
 Entry = tuple[int, int]
 # of Jackson, which writes Spark's JSON
@@ -99,18 +102,25 @@ def answer_texts(
 
     Raises:
         LostMessageError: an entry of an answer points to bytes of the log that no table has.
-        NoSessionError: only Spark reads the tables.
+        NoSessionError: only Spark reads the tables, or the answers have too many different messages; raised at once.
     """
-    texts = _texts_of_entries(broker, answers["entries"]) if with_messages else {}
+    return _texts(broker, answers, rules, _texts_of_entries(broker, answers["entries"]) if with_messages else None)
+
+
+def _texts(
+    broker: OpenedBroker, answers: pa.Table, rules: PullRules, texts: Mapping[Entry, str] | None
+) -> Iterator[tuple[int, bytes, str | None]]:
     order = pc.sort_indices(answers["seq"])
     few = (answers.take(order.slice(start, _ANSWERS_AT_ONCE)) for start in range(0, len(answers), _ANSWERS_AT_ONCE))
     for row in (row for some in few for row in some.to_pylist()):
-        messages = [_text_of(broker, texts, entry) for entry in row["entries"] or ()] if with_messages else None
+        messages = None if texts is None else [_text_of(broker, texts, entry) for entry in row["entries"] or ()]
         yield row["seq"], answer_text(row, messages, rules).encode(), row["error"]
 
 
 def _texts_of_entries(broker: OpenedBroker, entries: pa.ChunkedArray) -> dict[Entry, str]:
     offsets = entries.combine_chunks().flatten().field("physicOffset").unique().to_pylist()
+    if len(offsets) > _MOST_MESSAGES:
+        raise NoSessionError(f"the answers have more than {_MOST_MESSAGES:,} different messages")
     rows = delivered_at(broker, offsets) if offsets else []
     return {
         (row["physicOffset"], row["size"]): json_object({field: row[column] for field, column in MESSAGE_FIELDS.items()}) for row in rows

@@ -23,10 +23,11 @@ from pipeline.requests.request_source import TIME_NEEDED, read_chunk
 from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
 from pipeline.settings.slave_lag import NO_SLAVE_LAG
+from pipeline.tasks.running import one_by_one
 from pipeline.tasks.work import NoSessionError
 
 # the driver writes so many messages as texts in about the time that Spark takes
-_MOST_MESSAGES = 2_000_000
+_MOST_MESSAGES = 1_000_000
 # chunks of a file whose requests are answered at once: about 250,000
 _CHUNKS_AT_ONCE = 4
 
@@ -61,7 +62,7 @@ def answer_file_here(
 def _answered_chunks(run: ReplayRun, file: RequestFile, options: ReplayOptions) -> Iterator[tuple[RequestFile, pa.Table]]:
     """Some chunks of the file after the others, as files of their own, each with the answers to its requests."""
     settings = run.settings.pull_settings()
-    for start in range(0, len(file.chunks), _CHUNKS_AT_ONCE):
+    for start in one_by_one(range(0, len(file.chunks), _CHUNKS_AT_ONCE)):
         some = replace(file, chunks=file.chunks[start : start + _CHUNKS_AT_ONCE])
         requests = options.chosen_here(file_requests_here(some, options))
         yield some, answers_here(run.broker, requests, at=options.at, settings=settings, with_entries=options.messages)

@@ -23,6 +23,7 @@ from pipeline.replay.expression_filters import filter_rules, judge, pulls_into_m
 from pipeline.replay.kernel_batches import ENTRIES_KEY, Answering, answer_batches
 from pipeline.replay.replay import ANSWER_SCHEMA, REQUEST_COLUMNS, At, BrokerStore, broker_store, by_queue, by_segment, cut_at_recorded
 from pipeline.requests.packing import Place, pack
+from pipeline.rows.queue_batches import SEGMENT_ENTRIES
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.schema.table import Table
@@ -32,6 +33,8 @@ from udfs.pull.pull_filter import FilterRules
 
 # entries of all answers that the driver keeps: 20 bytes each
 MOST_ENTRIES = 10_000_000
+# entries of the queues' segments that the requests need: 40 bytes each, and more with properties
+MOST_QUEUE_ENTRIES = 2_000_000
 Queue = tuple[str, int]
 # topic, queueId, number of the segment
 Segment = tuple[str, int, int]
@@ -103,9 +106,12 @@ class LakeRows:
         return found
 
     def _of_segments(self, table: Table, keys: Set[Segment], names: list[str]) -> Iterator[tuple[Segment, Row]]:
+        are_few = len(keys) * SEGMENT_ENTRIES <= MOST_QUEUE_ENTRIES
+        if not are_few and self.store.entries > MOST_QUEUE_ENTRIES:
+            raise NoSessionError(f"the requests need more than {MOST_QUEUE_ENTRIES:,} entries of queues")
         topics, queue_ids, numbers = zip(*keys, strict=True) if keys else ((), (), ())
         wanted: Wanted = {"topic": [*{*topics}], "queueId": [*{*queue_ids}], "segment": [*{*numbers}]}
-        rows = self.broker.rows_with(table, wanted, ["topic", "queueId", "segment", *names])
+        rows = self.broker.rows_with(table, wanted, ["topic", "queueId", "segment", *names], _of_queues(keys) if are_few else ())
         return (((row["topic"], row["queueId"], row["segment"]), row) for row in rows.to_pylist())
 
     def times(self, queues: Set[Queue]) -> Mapping[Queue, list[Row]]:
@@ -131,6 +137,14 @@ class LakeRows:
         names = ["firstPhysicOffset", "ends", "storeTimestamps"]
         rows = self.broker.rows_with(t.COMMIT_LOG_SEGMENT, {"firstPhysicOffset": wanted}, names).to_pylist()
         return [row | {"key": row["firstPhysicOffset"] // as_of.PART_BYTES, "run": row["firstPhysicOffset"]} for row in rows]
+
+
+def _of_queues(keys: Set[Segment]) -> list[Wanted]:
+    """For each queue, its segments."""
+    numbers: dict[Queue, list[int]] = defaultdict(list)
+    for topic, queue_id, number in keys:
+        numbers[topic, queue_id].append(number)
+    return [{"topic": [topic], "queueId": [queue_id], "segment": some} for (topic, queue_id), some in numbers.items()]
 
 
 def answers_here(

@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 from pipeline.files.store_files import local_path
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.driver_answers import only_spark_answers
+from pipeline.replay.driver_replay import MOST_QUEUE_ENTRIES
 from pipeline.replay.replay import broker_store
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.schema import capture_tables as ct
@@ -16,13 +17,14 @@ from pipeline.tasks import small_work
 
 Done = TypeVar("Done")
 # what answers are made of. nothing: captured pulls alone; queues: entries, and properties for filters; lines: all requests and answers
-# at once, for each other; messages: those, too
-Reads = Literal["nothing", "queues", "lines", "messages"]
+# at once, for each other
+Reads = Literal["nothing", "queues", "lines"]
 
 _MOST_PULLS = 100_000
 # about a million requests, and 250,000
 _MOST_REQUEST_BYTES, _MOST_LINE_BYTES = 128 << 20, 32 << 20
-_MOST_ENTRIES = 2_000_000
+# about ten thousand requests: whether they need many entries is known before a session would have started
+_FEW_REQUEST_BYTES = 1 << 20
 
 
 def answered_here(
@@ -61,18 +63,15 @@ def answered_here(
 def _why_not_small(broker: OpenedBroker, requests_path: str | None, options: ReplayOptions, reads: Reads) -> str | None:
     if reason := only_spark_answers(options):
         return reason
+    size = 0
     if requests_path is None:
         if broker.lake.count(ct.PULL_REQUEST) > _MOST_PULLS:
             return f"more than {_MOST_PULLS:,} pulls are captured"
     elif os.path.isfile(local_path(requests_path)):
-        most = _MOST_REQUEST_BYTES if reads == "queues" else _MOST_LINE_BYTES
-        if os.path.getsize(local_path(requests_path)) > most:
+        size, most = os.path.getsize(local_path(requests_path)), _MOST_REQUEST_BYTES if reads == "queues" else _MOST_LINE_BYTES
+        if size > most:
             return f"the file has more than {most >> 20} MiB"
-    if reads == "nothing":
+    if size <= _FEW_REQUEST_BYTES:
         return None
     store = broker_store(broker, readable=False)  # whether it was imported as found is checked when it answers
-    if store.entries > _MOST_ENTRIES:
-        return f"the queues have more than {_MOST_ENTRIES:,} entries"
-    if reads == "messages" and store.log_end - store.log_start > small_work.MOST_BYTES:
-        return f"the log has more than {small_work.MOST_BYTES >> 20} MiB"
-    return None
+    return None if store.entries <= MOST_QUEUE_ENTRIES else f"the queues have more than {MOST_QUEUE_ENTRIES:,} entries"

@@ -28,6 +28,19 @@ WHERE {mine} AND {consumed}{chosen}
 ORDER BY waiting DESC NULLS LAST, queues DESC, topic
 """
 _SIZE = "SELECT queues, messages, messagesPerSecond FROM topic_size WHERE brokerName = {broker} AND topic = {topic}"
+# messages that came while traffic was captured, as far as the store has that time: preloaded messages say nothing of a rate
+_ARRIVED = """
+SELECT count(*) AS messages, max(untilMillis - sinceMillis) / 1000 AS seconds
+FROM (
+  SELECT
+    greatest(first, (SELECT min(minStoreTimestamp) FROM commit_log_segment WHERE brokerName = {broker})) AS sinceMillis,
+    least(last, (SELECT max(maxStoreTimestamp) FROM broker WHERE brokerName = {broker})) AS untilMillis
+  FROM (
+    SELECT min(arrivalMicros) DIV 1000 AS first, max(arrivalMicros) DIV 1000 AS last FROM pull_request WHERE brokerName = {broker}
+  )
+) JOIN consume_queue ON storeTimestamp > sinceMillis AND storeTimestamp <= untilMillis
+WHERE brokerName = {broker} AND topic = {topic}
+"""
 _BACKLOG = "SELECT coalesce(sum(CASE WHEN lag > 0 THEN lag END), 0L) AS backlog FROM consume_lag WHERE {mine} AND topic = {topic}"
 _TAGS = """
 SELECT tags, count(*) AS messages, sum(storeSize - 91 - octet_length(propertiesRaw)) AS bytes
@@ -61,6 +74,9 @@ SELECT
     SELECT count(*) FROM commit_log WHERE brokerName = {broker} AND topic = {retry} AND properties['RETRY_TOPIC'] = {topic}
   ) AS retried
 """
+# s of captured traffic that tell a rate
+_SEEN_SECONDS = 10
+_OF_TIME = {True: "that came while traffic was captured", False: "of the store over their time"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +91,7 @@ class GroupFigures:
         queues: queues of the topic.
         messages: messages of the topic that the store has.
         rate: messages a second that came to the topic, over all queues.
+        rate_is_captured: whether the rate is that of the time of the captured traffic; else of the time of all messages of the store.
         backlog: messages that wait for the group.
         tags: tag -> messages, the commonest first; no tag is None.
         body: bytes of a body on the average.
@@ -93,6 +110,7 @@ class GroupFigures:
     queues: int
     messages: int
     rate: float | None
+    rate_is_captured: bool
     backlog: int
     tags: Mapping[str | None, int]
     body: int | None
@@ -127,7 +145,8 @@ def group_figures(ask: Ask, broker: str | None, group: str, topic: str | None) -
         where = "any topic" if topic is None else f"topic {topic!r}"
         raise LakeError(f"expected an offset of group {group!r} on {where}, found none; give another --from-group or --topic")
     values = {"mine": mine, "broker": literal(name), "topic": literal(topics[0]), "retry": literal(f"%RETRY%{group}")}
-    size = _first(ask, _SIZE, values)
+    size, arrived = _first(ask, _SIZE, values), _first(ask, _ARRIVED, values)
+    is_seen = (arrived["seconds"] or 0) >= _SEEN_SECONDS
     tags = _rows(ask, _TAGS.format(**values))
     clients, pace = _first(ask, _CLIENTS, values), _first(ask, _PACE, values)
     told = _first(ask, _FILTER, values)
@@ -142,7 +161,8 @@ def group_figures(ask: Ask, broker: str | None, group: str, topic: str | None) -
         others=topics[1:],
         queues=size.get("queues") or 1,
         messages=messages,
-        rate=size.get("messagesPerSecond"),
+        rate=arrived["messages"] / arrived["seconds"] if is_seen else size.get("messagesPerSecond"),
+        rate_is_captured=is_seen,
         backlog=int(_first(ask, _BACKLOG, values)["backlog"]),
         tags={row["tags"]: row["messages"] for row in tags},
         body=None if body is None else max(round(body), 0),
@@ -198,7 +218,7 @@ def scenario_of(found: GroupFigures) -> str:
         *_subscription(found, subscription),
         "",
         "[messages]",
-        _line("rate", _number(found.rate, 0.0), "a second: the messages of the store over their time", found.rate is not None),
+        _line("rate", _number(found.rate, 0.0), f"a second: the messages {_OF_TIME[found.rate_is_captured]}", found.rate is not None),
         _line("queues", str(found.queues), "of the topic"),
         _line("backlog", str(found.backlog), "messages that wait for the group now"),
         *([_line("tags", _table(tags), f"of {counted(found.messages, 'message')}")] if wanted else []),

@@ -21,8 +21,8 @@ MESSAGE_WAS_REMOVING: the queue has entries whose messages are gone, on past the
   minOffset COMMENT 'of the queue, as the answer has it',
   maxOffset COMMENT 'of the queue, as the answer has it',
   skipped COMMENT 'offsets from offsetRequest, or 0 where that is less, to offsetNew - 1: messages that the group never gets, or that never were',
-  lostOffsets COMMENT 'of skipped the offsets that no other row of the source, run, group and queue counts, so that a sum counts each offset once, and that the group had not passed before, as far as captured commits show; 0 for a first start, and for what was gone then',
-  isFirstStart COMMENT 'whether a group without an offset began: it asked for offset 0 or less, and no captured commit or query before had such an offset. The messages below minOffset were gone before, they are no loss of the group',
+  lostOffsets COMMENT 'of skipped the offsets that no other row of the source, run, group and queue counts, so that a sum counts each offset once, and that the group had not passed before, as far as captured commits and corrected pulls show; 0 for a first start, and for what was gone then',
+  isFirstStart COMMENT 'whether a group without an offset began: it asked for offset 0 or less, no captured commit or query before had such an offset, and no commit or corrected pull a later one. The messages below minOffset were gone before, they are no loss of the group',
   readAgain COMMENT 'messages from offsetNew to the lesser of offsetRequest and maxOffset: the group gets them again where it had them; NULL where maxOffset is not known'
 )
 COMMENT 'Each pull that was sent to another offset than it asked for.'
@@ -55,7 +55,11 @@ WITH moved AS (
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS passedTo
   FROM (
-    SELECT *, arrivalMicros AS micros, CAST(NULL AS BIGINT) AS committed FROM moved
+    SELECT
+      *, arrivalMicros AS micros,
+      -- a pull from within the queue has passed what lies below, as a commit has
+      CASE WHEN source = 'CAPTURED' AND offsetRequest <= maxOffset THEN offsetRequest END AS committed
+    FROM moved
     UNION ALL
     SELECT
       NULL, h.brokerName, NULL, NULL, h.consumerGroup, h.topic, h.queueId, NULL, NULL, NULL, NULL, NULL, NULL, h.micros, h.consumerOffset
@@ -67,32 +71,44 @@ WITH moved AS (
   SELECT
     m.*,
     greatest(m.offsetRequest, 0L) AS gapFrom,
-    m.offsetRequest <= 0 AND NOT coalesce(s.micros <= m.arrivalMicros, false) AS isFirstStart
+    m.offsetRequest <= 0 AND coalesce(m.passedTo, 0L) <= 0 AND NOT coalesce(s.micros <= m.arrivalMicros, false) AS isFirstStart
   FROM timed m
   LEFT JOIN stated s
     ON s.brokerName = m.brokerName AND s.consumerGroup = m.consumerGroup AND s.topic = m.topic AND s.queueId = m.queueId
   WHERE m.source IS NOT NULL
-), gaps AS (
-  -- what the gaps that begin earlier cover is counted there; what was gone at a first start is no loss later either
+), later AS (
+  -- what was gone at a first start is no loss later either
   SELECT
     *,
-    max(offsetNew) OVER (
+    max(CASE WHEN isFirstStart THEN offsetNew END) OVER (
       PARTITION BY source, brokerName, runId, consumerGroup, topic, queueId
-      ORDER BY gapFrom, NOT isFirstStart, offsetNew DESC, arrivalMicros, requestId
+      ORDER BY micros, requestId
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS startedTo
+  FROM started
+), gaps AS (
+  SELECT *, greatest(gapFrom, coalesce(passedTo, gapFrom), coalesce(startedTo, gapFrom)) AS lossFrom FROM later
+), covered AS (
+  -- what the gaps that begin earlier cover is counted there
+  SELECT
+    *,
+    max(CASE WHEN NOT isFirstStart THEN offsetNew END) OVER (
+      PARTITION BY source, brokerName, runId, consumerGroup, topic, queueId
+      ORDER BY lossFrom, offsetNew DESC, arrivalMicros, requestId
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS countedTo
-  FROM started
+  FROM gaps
 )
 SELECT
   source, brokerName, runId, requestId, consumerGroup, topic, queueId, arrivalMicros, status, offsetRequest, offsetNew, minOffset, maxOffset,
   greatest(coalesce(try_subtract(offsetNew, gapFrom), 9223372036854775807), 0L),
   CASE
     WHEN isFirstStart THEN 0L
-    ELSE greatest(coalesce(try_subtract(offsetNew, greatest(gapFrom, coalesce(countedTo, gapFrom), coalesce(passedTo, gapFrom))), 9223372036854775807), 0L)
+    ELSE greatest(coalesce(try_subtract(offsetNew, greatest(lossFrom, coalesce(countedTo, lossFrom))), 9223372036854775807), 0L)
   END,
   isFirstStart,
   CASE
     WHEN offsetNew >= offsetRequest THEN 0L
     WHEN maxOffset IS NOT NULL THEN greatest(least(offsetRequest, maxOffset) - offsetNew, 0L)
   END
-FROM gaps
+FROM covered

@@ -10,8 +10,8 @@ from pipeline.tasks.work import NoSessionError
 
 Done = TypeVar("Done")
 
-# bytes on disk, and files and folders, that one process reads in about the time that a session takes to start
-MOST_BYTES = 128 << 20
+# bytes on disk, and files and folders, that one process reads before the tasks of a session on a few cores would have read them
+MOST_BYTES = 2 << 30
 MOST_FILES = 1000
 
 
@@ -42,7 +42,7 @@ def require_small(reason: str | None, does: str, tell: Callable[[str], None]) ->
 
 
 def is_small_store(path: str) -> bool:
-    """Whether one process is done with the store in a local folder before a session of Spark has started.
+    """Whether one process is done with the store in a local folder before the tasks of a session on a few cores.
 
     The bytes that the store has on disk, and its files and folders, are few then; log files have holes where nothing was written.
     """

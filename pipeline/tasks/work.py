@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.tasks.computed_once import computed_once
 from pipeline.tasks.local_rows import frame_of
+from pipeline.tasks.running import one_by_one
 
 Item = TypeVar("Item")
 Batches = Iterator[pa.RecordBatch]
@@ -380,8 +381,12 @@ class DriverTasks:
 
     def of_items(self, items: Sequence[object]) -> DriverWork:
         """As Tasks says."""
-        batch = pa.RecordBatch.from_arrays([pa.array(np.arange(len(items)))], schema=_ITEMS_ARROW)
-        return DriverWork(_ITEMS_ARROW, lambda: iter([batch]), self._stop)
+        each = range(len(items))
+
+        def batches() -> Batches:
+            return (pa.RecordBatch.from_arrays([pa.array([index])], schema=_ITEMS_ARROW) for index in one_by_one(each))
+
+        return DriverWork(_ITEMS_ARROW, batches, self._stop)
 
     def of_rows(self, rows: pa.Table) -> DriverWork:
         """As Tasks says."""

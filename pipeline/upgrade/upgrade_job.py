@@ -159,5 +159,10 @@ def _lost(broker: OpenedBroker, earlier: BrokerVersion, later: BrokerVersion) ->
 
 
 def _odd_entries(broker: OpenedBroker) -> int:
-    (row,) = broker.table(t.CONSUME_QUEUE_SEGMENT).agg(F.coalesce(F.sum(F.size("oddEntries")), F.lit(0)).alias("count")).collect()
+    """The entries that pulls reach and whose bytes are no record; a queue may begin with entries of deleted messages."""
+    segments = broker.table(t.CONSUME_QUEUE_SEGMENT).join(
+        broker.table(t.QUEUE).select("topic", "queueId", "minOffset"), ["topic", "queueId"]
+    )
+    reached = F.size(F.filter("oddEntries", lambda position: position + F.col("firstQueueOffset") >= F.col("minOffset")))
+    (row,) = segments.agg(F.coalesce(F.sum(reached), F.lit(0)).alias("count")).collect()
     return int(row["count"])

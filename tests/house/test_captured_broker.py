@@ -92,7 +92,7 @@ def skipped_offsets(folder: Path) -> dict[str, set[tuple[str, int, int]]]:
 
     Without what was gone when the group started without an offset, and without what lies below an offset that the group had before.
     """
-    stated, found, gone = set(), defaultdict(set), defaultdict(set)
+    stated, found, gone = set(), defaultdict(set), defaultdict(set)  # of keys, and by group
     passed: dict[tuple[str, str, int], int] = {}
     ends = {name: queue.maximum for name, queue in StoreLag(folder / "store").queues.items()}
     for one in sorted(exchanges(folder), key=lambda one: one["t_arrive_us"]):
@@ -115,11 +115,13 @@ def skipped_offsets(folder: Path) -> dict[str, set[tuple[str, int, int]]]:
         if code == PULL_MESSAGE and outcome(one) in CORRECTIONS:
             asked_for, given = int(asked["queueOffset"]), int(answer["ext"]["nextBeginOffset"])
             skipped = {(*queue, offset) for offset in range(max(asked_for, 0), given)}
-            if asked_for > 0 or key in stated:
-                found[asked["consumerGroup"]] |= {one for one in skipped if one[-1] >= passed.get(key, 0)}
+            if asked_for > 0 or key in stated or passed.get(key, 0) > 0:
+                found[asked["consumerGroup"]] |= {one for one in skipped - gone[key] if one[-1] >= passed.get(key, 0)}
             else:
-                gone[asked["consumerGroup"]] |= skipped
-    return {group: offsets - gone[group] for group, offsets in found.items()}
+                gone[key] |= skipped
+            if asked_for <= int(answer["ext"]["maxOffset"]):  # it has passed what lies below
+                passed[key] = max(passed.get(key, 0), asked_for)
+    return found
 
 
 def test_an_offset_that_two_pulls_skip_counts_once_and_a_first_start_is_no_loss(pullsim: Pullsim, captured: Path) -> None:

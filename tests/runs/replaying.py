@@ -109,7 +109,7 @@ def run(
 
     done = None
     if not (ALL if by_spark is None else by_spark):
-        done = answered_here(replayed, lake.root, BROKER, str(requests), options=given, reads="messages", tell=lambda _: None)
+        done = answered_here(replayed, lake.root, BROKER, str(requests), options=given, reads="lines", tell=lambda _: None)
         lake.at = lake.newest()
     return done or replayed(OpenedBroker(lake, BROKER))
 

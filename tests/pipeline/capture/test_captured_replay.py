@@ -7,9 +7,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from pipeline.capture import captured_answers
+from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.tasks.work import NoSessionError
 from pullsim import open as open_lake
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.sampling import sampled, slow_proof
@@ -60,6 +64,18 @@ def test_captured_pulls_are_answered_as_the_broker_did(name: str, engine: list[s
         # the analysis knew which pulls were held, and compared no maxOffset; we take some in a thousand for the other
         assert abs(differ - told["different"]) <= 30, kind
         assert whole <= told["different"] + told["equal"] + 250, kind
+
+
+@needs_golden
+def test_long_answers_are_left_to_spark(pullsim: Pullsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, lake = captured(CAPTURES[0], pullsim, tmp_path)
+    broker = OpenedBroker.of(None, str(lake), None)
+    entries = pa.chunked_array([[[{"physicOffset": 0, "size": 60}, {"physicOffset": 60, "size": 50}], [{"physicOffset": 0, "size": 60}]]])
+    monkeypatch.setattr(captured_answers, "_MOST_BYTES", 110)
+    assert len(captured_answers.body_sha256_here(broker, entries)) == 2
+    monkeypatch.setattr(captured_answers, "_MOST_BYTES", 109)
+    with pytest.raises(NoSessionError, match="the messages of all answers have more than 0 MiB"):
+        captured_answers.body_sha256_here(broker, entries)
 
 
 @slow_proof

@@ -99,7 +99,7 @@ def test_rows_of_other_brokers_are_left_out(two: tuple[Path, Path], tmp_path: Pa
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        ({"MOST_BYTES": 100}, "the log has more than 0 MiB"),
+        ({"MOST_BYTES": 100}, "the log has more than 100 B"),
         ({"MOST_FILES": 1}, "the store has more than 1 files"),
     ],
 )

@@ -143,10 +143,10 @@ def test_spark_imports_what_only_spark_writes(clustered: Path, tmp_path: Path, m
     assert isinstance(by_driver(lake, store), Imported)
     assert by_driver(lake, store, broker="another") == "the lake has other brokers"
     monkeypatch.setattr(small_work, "MOST_FILES", 5)
-    assert by_driver(lake, store) == "the store has more than 128 MiB, or more than 5 files"
+    assert by_driver(lake, store) == "the store has more than 2.0 GiB, or more than 5 files"
     monkeypatch.undo()
     monkeypatch.setattr(small_work, "MOST_BYTES", 1 << 10)
-    assert str(by_driver(lake, store)).startswith("the store has more than 0 MiB")
+    assert str(by_driver(lake, store)).startswith("the store has more than 1.0 KiB")
 
 
 def test_a_topic_that_names_no_folder_leaves_the_import_to_spark_and_the_lake_as_it_was(tmp_path: Path) -> None:

@@ -132,7 +132,8 @@ def test_what_the_store_does_not_have_is_explained(pullsim: Pullsim, made: Lake)
     assert "TOPIC_NOT_EXIST before it asks the store" in text
     assert "checks:" not in text
     assert "the store, which is not asked, would answer NO_MESSAGE_IN_QUEUE, next offset 0" in text
-    assert text.splitlines()[-1] == "the broker answers 17 TOPIC_NOT_EXIST, and does not ask the store"
+    refusal = "the broker answers 17 TOPIC_NOT_EXIST, and does not ask the store: 'topic[Nothing] not exist, apply first please!'"
+    assert text.splitlines()[-1] == refusal
 
 
 def test_a_registered_filter_is_taken_from_what_the_group_registered(

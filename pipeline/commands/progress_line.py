@@ -1,0 +1,71 @@
+"""The last line of a terminal while a command works: how many tasks are done, how fast, and how long the others take."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from pipeline.settings.quantities import counted, duration_text
+from pipeline.tasks.running import Running, running
+from pipeline.terminal import WITHOUT_CURSOR, hide_status, show_status
+
+# s between two looks, and before the first line: short work shows none
+_LOOK_SECONDS, _FIRST_SECONDS = 0.5, 3.0
+
+
+@contextmanager
+def progress_line() -> Iterator[None]:
+    """Show the line for the time of the block, where a terminal takes the progress."""
+    if not sys.stderr.isatty() or os.environ.get("TERM", "") in WITHOUT_CURSOR:
+        yield
+        return
+    stop = threading.Event()
+    shown = threading.Thread(target=_show, args=(stop,), daemon=True)
+    shown.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        shown.join()
+        hide_status()
+
+
+def _show(stop: threading.Event) -> None:
+    begun = time.monotonic()
+    progress = Progress()
+    while not stop.wait(_LOOK_SECONDS):
+        found = running()
+        now = time.monotonic()
+        text = progress.text(found, now)
+        if text is None:
+            hide_status()
+        elif now - begun >= _FIRST_SECONDS:
+            show_status(text)
+
+
+class Progress:
+    """The progress of what runs, seen again and again."""
+
+    def __init__(self) -> None:
+        """Nothing was seen yet."""
+        self._what: frozenset[object] = frozenset()
+        self._since, self._before = 0.0, 0
+
+    def text(self, found: Sequence[Running], now: float) -> str | None:
+        """The line for what runs at a time, s; None where nothing does. The rate is that since the same things run."""
+        if not found:
+            return None
+        done, tasks = sum(one.done for one in found), sum(one.tasks for one in found)
+        what = frozenset(one.what for one in found)
+        if what != self._what:
+            self._what, self._since, self._before = what, now, done
+        line = f"{done:,} of {counted(tasks, 'task')} done"
+        if done == self._before or now == self._since:
+            return line
+        rate = (done - self._before) / (now - self._since)
+        left = duration_text(round((tasks - done) / rate) * 1000) if done < tasks else "nothing"
+        return f"{line}, {rate:,.1f} a second, {left} left"

@@ -1,0 +1,86 @@
+"""Which replays the driver leaves to Spark: what needs more than it keeps. It has written nothing then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.lake.lake import Lake
+from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay import answer_texts, driver_answers, driver_replay, small_replay
+from pipeline.replay.replay_job import run_replay
+from pipeline.replay.replay_run import ReplayOptions
+from tests.runs.replaying import BROKER, DEMO_TRACE, NOON, demo_data, demo_lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(demo_lake(spark, tmp_path_factory, tmp_path_factory.mktemp("small")))
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return demo_data(tmp_path_factory) / DEMO_TRACE
+
+
+def told(lake: str, trace: Path, out: Path, reads: small_replay.Reads = "lines", **options: Any) -> str:
+    """What is told of a replay to a file: who answers, or why it is Spark."""
+    given, lines = ReplayOptions(out=str(out), **options), list[str]()
+
+    def answer(broker: OpenedBroker) -> Any:
+        return run_replay(
+            broker,
+            str(trace),
+            options=given,
+            settings_of=lambda file: file.settings(),
+            run_id="small",
+            now=lambda: NOON,
+            progress=lambda _: None,
+        )
+
+    done = small_replay.answered_here(answer, lake, BROKER, str(trace), options=given, reads=reads, tell=lines.append)
+    assert (done is None) == lines[-1].startswith("Spark answers: ")
+    return lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "most", "reason"),
+    [
+        (small_replay, "_MOST_LINE_BYTES", 0, "the file has more than 0 MiB"),
+        (driver_replay, "MOST_QUEUE_ENTRIES", 0, "the requests need more than 0 entries of queues"),
+        (driver_answers, "_MOST_MESSAGES", 1, "the answers have more than 1 entries"),
+        (answer_texts, "_MOST_MESSAGES", 1, "the answers have more than 1 different messages"),
+    ],
+)
+def test_what_needs_too_much_is_left_to_spark(
+    place: object, name: str, most: int, reason: str, lake: str, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, name, most)
+    assert told(lake, trace, tmp_path / "out") == f"Spark answers: {reason}"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_long_file_is_left_to_spark_where_the_queues_are_long(
+    lake: str, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_replay, "MOST_QUEUE_ENTRIES", 5)
+    assert told(lake, trace, tmp_path / "out") == "the driver answers, without Java"
+    monkeypatch.setattr(small_replay, "_FEW_REQUEST_BYTES", 5)
+    assert told(lake, trace, tmp_path / "again") == "Spark answers: the queues have more than 5 entries"
+
+
+def test_answers_are_the_same_however_the_entries_are_chosen(
+    lake: str, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(lake, trace, tmp_path / "by-segment")
+    broker = OpenedBroker.of(None, lake, BROKER)
+    # as many as the store has: so many segments may have more, and all of the queues are read
+    monkeypatch.setattr(driver_replay, "MOST_QUEUE_ENTRIES", driver_replay.broker_store(broker).entries)
+    assert told(lake, trace, tmp_path / "whole") == "the driver answers, without Java"
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "by-segment").read_bytes()
+    assert Lake(None, lake).at.version == broker.lake.at.version
