@@ -82,7 +82,7 @@ WITH moved AS (
     *,
     max(CASE WHEN isFirstStart THEN offsetNew END) OVER (
       PARTITION BY source, brokerName, runId, consumerGroup, topic, queueId
-      ORDER BY micros, requestId
+      ORDER BY micros, requestId, gapFrom, offsetNew
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS startedTo
   FROM started
@@ -94,7 +94,7 @@ WITH moved AS (
     *,
     max(CASE WHEN NOT isFirstStart THEN offsetNew END) OVER (
       PARTITION BY source, brokerName, runId, consumerGroup, topic, queueId
-      ORDER BY lossFrom, offsetNew DESC, arrivalMicros, requestId
+      ORDER BY lossFrom, offsetNew DESC, arrivalMicros, requestId, offsetRequest, status, maxOffset
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS countedTo
   FROM gaps
