@@ -30,7 +30,7 @@ _ON_SPARK = ("--master", "local[*]")
 
 
 def measure_whole_way(stand: Stand) -> list[Figure]:
-    """Seconds of whole commands: imports, checks and exports of a small store, replays of a JSONL file, an upgrade, lag and a query."""
+    """Seconds of whole commands: imports, checks and exports of two stores, replays of a JSONL file, an upgrade, lag and a query."""
     small, lake, folder = small_store(stand.folder), stand.lake, stand.folder
     stand.close()  # a session beside the commands would take their memory and cores
     requests, written = folder / "pulls.jsonl", (str(folder / f"whole-{number}") for number in count())
@@ -38,8 +38,9 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
     loads = Peer("json.loads", "json.loads of the lines, one core", median_seconds(lambda: _load(requests), stand.repeats))
     version = Peer("--version", "pullsim --version", median_seconds(lambda: run_pullsim("--version"), stand.repeats))
     figures = []
-    for name, store, more in (("small import", small, ()), ("small import on Spark", small, _ON_SPARK), ("import", stand.store, _ON_SPARK)):
-        lakes: list[str] = []
+    imports = (("small ", small, ()), ("small ", small, _ON_SPARK), ("", stand.store, ()), ("", stand.store, _ON_SPARK))
+    for size, store, more in imports:
+        name, lakes = f"{size}import{' on Spark' if more else ''}", list[str]()
 
         def run(store: Path = store, lakes: list[str] = lakes, more: tuple[str, ...] = more) -> None:
             lakes.append(next(written))
@@ -49,13 +50,13 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
         peer, target = version, "" if more else "8 s"
         if store is not small:
             written_again = seconds_to_write(Path(lakes[0]), folder / "rewritten")
-            peer = Peer("pyarrow", "pyarrow writing the same tables, all cores", written_again)
+            peer, target = Peer("pyarrow", "pyarrow writing the same tables, all cores", written_again), ""
         figures += held_against(f"whole {name}", seconds, "s", peer, target=target)
-        if store is small and not more:
-            figures += _small_ways_back(store, lakes[0], folder, stand.repeats, version)
         if more:
             lakes.append(next(written))
             figures += _work_of(name, Path(lakes[-1]), folder, "import", str(store), "--lake", lakes[-1], "--broker-name", BROKER)
+        else:
+            figures += _ways_back(size, store, lakes[0], folder, stand.repeats, version)
         for done in lakes:
             shutil.rmtree(done)
     asked = ("--lake", str(lake), "--requests", str(requests))
@@ -83,17 +84,17 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
     return figures
 
 
-def _small_ways_back(store: Path, lake: str, folder: Path, repeats: int, version: Peer) -> list[Figure]:
-    """A small store checked, and written from its lake."""
+def _ways_back(size: str, store: Path, lake: str, folder: Path, repeats: int, version: Peer) -> list[Figure]:
+    """A store checked, and written from its lake."""
 
     def export() -> None:
-        run_pullsim("export", "--lake", lake, str(folder / "small-again"))
-        shutil.rmtree(folder / "small-again")
+        run_pullsim("export", "--lake", lake, str(folder / "again"))
+        shutil.rmtree(folder / "again")
 
     verified = timed_runs(lambda: run_pullsim("verify", str(store), finds=True), repeats)
     return [
-        *held_against("whole small verify", verified, "s", version),
-        *held_against("whole small export", timed_runs(export, repeats), "s", version),
+        *held_against(f"whole {size}verify", verified, "s", version),
+        *held_against(f"whole {size}export", timed_runs(export, repeats), "s", version),
     ]
 
 

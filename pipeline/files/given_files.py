@@ -118,9 +118,9 @@ def require_output(option: str, path: str) -> None:
 
 
 def require_store(path: str) -> None:
-    """Check that the directory of a store exists.
+    """Check that a directory is a store.
 
     Raises:
-        NotAStoreError: there is no such directory.
+        NotAStoreError: there is no such directory, or it has none of the folders of a store.
     """
-    StoreFiles(path).check_exists()
+    StoreFiles(path).check_store()

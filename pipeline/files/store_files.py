@@ -19,7 +19,7 @@ import pyarrow.fs as pafs
 from pipeline.files.object_store import S3, is_s3, s3_filesystem, s3_path
 from store_format.errors import ConfigFileError, NotAStoreError, StoreError
 from store_format.files.files import Entry, FilePath
-from store_format.store_paths import CONFIG
+from store_format.store_paths import CONFIG, STORE_FOLDERS
 
 if TYPE_CHECKING:  # with numba, which takes 0.3 s
     from store_format.big_endian import Bytes
@@ -305,3 +305,10 @@ class StoreFiles:
             exists = os.path.isdir(self.root)
         if not exists:
             raise NotAStoreError(self.root, "the store directory of a broker", "no such directory")
+
+    def check_store(self) -> None:
+        """Raise NotAStoreError if the root is no folder, or has none of the folders of a store."""
+        self.check_exists()
+        if {entry.name for entry in self.folder()}.isdisjoint(STORE_FOLDERS):
+            hint = "give the directory that storePathRootDir names"
+            raise NotAStoreError(self.root, "a store with a folder commitlog", "none", hint=hint)

@@ -25,12 +25,11 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.tasks.work import Tasks, Work, of_items
 from store_format.big_endian import Bytes
-from store_format.errors import NotAStoreError
 from store_format.files.files import Entry, FilePath
 from store_format.files.mapped_files import MappedFile, is_aligned, is_mapped_file_name
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.store.recovery import RecoveredLog
-from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, STORE_FOLDERS
+from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
 _TOPICS_A_TASK = 64
 OTHER = "other"
@@ -61,9 +60,7 @@ def find_store(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSet
     Raises:
         StoreError: there is no store, or it cannot be read.
     """
-    store.check_exists()
-    if {entry.name for entry in store.folder()}.isdisjoint(STORE_FOLDERS):
-        raise NotAStoreError(store.root, "a store with a folder commitlog", "none", hint="give the directory that storePathRootDir names")
+    store.check_store()
     topics = lf.topics(store)
     odd = odd_queues(store, topics)
     visible = store.changed({}, frozenset(odd))

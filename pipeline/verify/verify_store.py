@@ -28,13 +28,13 @@ from pipeline.store.store_settings import index_sizes
 from pipeline.tasks.work import Batches, Tasks, Work, of_items
 from pipeline.verify.verify_files import NOT_CHECKED, OtherFiles
 from pipeline.verify.verify_log import Checked, Finding, LogFiles, verify_log_file, verify_queue_file
-from store_format.errors import CorruptStoreError, NotAStoreError
+from store_format.errors import CorruptStoreError
 from store_format.files.files import Entry, FilePath
 from store_format.files.mapped_files import MappedFile, is_mapped_file_name
 from store_format.index.index_file import IndexSizes
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.record import record_columns as rc
-from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX, STORE_FOLDERS
+from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 
 # columns of a finding, and those by which findings are sorted
 FINDING_DDL = "code STRING, path STRING, text STRING, messages BIGINT, queueOffset BIGINT, physicOffset BIGINT, physicEnd BIGINT"
@@ -137,9 +137,7 @@ def verify_store(tasks: Tasks, path: str, settings: BrokerSettings, progress: Pr
         StoreError: the path is no store, a part of the store is not modelled, or it cannot be read.
     """
     store = StoreFiles(path)
-    store.check_exists()
-    if {entry.name for entry in store.folder()}.isdisjoint(STORE_FOLDERS):
-        raise NotAStoreError(store.root, "a store with a folder commitlog", "none", hint="give the directory that storePathRootDir names")
+    store.check_store()
     refuse_parts(store, settings)
     progress("finding the end of the commit log")
     plan = plan_of(store, settings, _TASKS_A_CORE * cores)

@@ -115,16 +115,15 @@ def _finding(worst: Series, window: Window, *, captured: bool) -> ReportFinding:
     known = [(number, value) for number, value in enumerate(worst.values) if value is not None]
     (_, first), (_, last) = known[0], known[-1]
     at, peak = max(known, key=lambda pair: (pair[1], -pair[0]))
-    text = Markup(
-        "Within the {} that were {}, {} was the furthest behind: <b>{}</b> messages at {} UTC, {} at first and <b>{}</b> in the end."
-    )
+    text = Markup("Within the {} that were {}, {} was the furthest behind: <b>{}</b> messages at {} UTC, {}<b>{}</b> in the end.")
     said = text.format(
         forms.duration(window.end - window.start),
         "captured" if captured else "observed",
         forms.name(worst.label),
         forms.count(peak),
         forms.clock(window.start + (at + 1) * window.width),
-        forms.count(first),
+        # at the begin of a capture most offsets are not known
+        "and " if captured else Markup("{} at first and ").format(forms.count(first)),
         forms.count(last),
     )
     return ReportFinding(Tone.WARN if last > max(first, 0) else Tone.PLAIN, said)
