@@ -6,7 +6,7 @@ tables: a message whose tag is not wanted, but has a wanted hash code, is a hash
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,7 +39,8 @@ from pipeline.requests.request_lines import REQUEST_ARROW
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
 from pipeline.tasks.local_rows import frame_of
-from udfs.filters.consumer_filter_manager import TAG
+from pipeline.tasks.work import NoSessionError
+from udfs.filters.consumer_filter_manager import TAG, build, compiled
 from udfs.filters.tags import SubscriptionParseError, split_tags, tags_code
 from udfs.pull import get_message as gm
 from udfs.pull.codes import ResponseCode
@@ -57,11 +58,15 @@ def wanted_tags(pull: ExplainedPull) -> frozenset[str] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageTexts:
-    """Tags, keys and msgId of an entry's message, from the log's tables."""
+    """Tags, keys and msgId of an entry's message, from the log's tables.
+
+    `properties` are those that the pull's SQL92 filter looks at; None for those that the message lacks, and empty for other filters.
+    """
 
     tags: str | None
     keys: str | None
     msg_id: str | None
+    properties: Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +212,7 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, broker_settings: BrokerSe
         settings=settings,
         caps=answering.caps,
         traced=traced,
-        messages=_messages(broker, traced),
+        messages=_messages(broker, request.pull, traced),
         notes=checks.notes,
         refused=checks.refused,
         remark=checks.remark,
@@ -247,7 +252,7 @@ def _with_registered_filter(broker: OpenedBroker, pull: ExplainedPull) -> Explai
     return replace(pull, filter_type=row["expressionType"], expression=row["expression"])
 
 
-def _messages(broker: OpenedBroker, traced: Traced) -> dict[tuple[int, int], MessageTexts]:
+def _messages(broker: OpenedBroker, pull: ExplainedPull, traced: Traced) -> dict[tuple[int, int], MessageTexts]:
     """The texts of the scanned entries' messages, by physicOffset and size of the entry."""
     if traced.trace is None or not traced.trace.steps:
         return {}
@@ -256,9 +261,35 @@ def _messages(broker: OpenedBroker, traced: Traced) -> dict[tuple[int, int], Mes
     if not len(at):
         return {}
     wanted = {*zip(offsets.tolist(), sizes.tolist(), strict=True)}
-    rows = _texts_on_spark(broker, offsets, sizes) if broker.lake.has_session else delivered_at(broker, sorted({*offsets.tolist()}))
-    texts = {(row["physicOffset"], row["size"]): MessageTexts(tags=row["tags"], keys=row["keys"], msg_id=row["msgId"]) for row in rows}
+    some = sorted({*offsets.tolist()})
+    rows = _texts_on_spark(broker, offsets, sizes) if broker.lake.has_session else delivered_at(broker, some)
+    found = _properties(broker, some, _names_in_filter(pull))
+    texts = {
+        (row["physicOffset"], row["size"]): MessageTexts(
+            tags=row["tags"], keys=row["keys"], msg_id=row["msgId"], properties=found.get(row["physicOffset"], {})
+        )
+        for row in rows
+    }
     return {entry: texts[entry] for entry in wanted & texts.keys()}
+
+
+def _names_in_filter(pull: ExplainedPull) -> Sequence[str]:
+    """The names of the properties that the pull's SQL92 filter looks at."""
+    data = build(pull.topic, pull.group, pull.expression, pull.filter_type, 0, 0, text_operators=True)
+    found = None if data is None else compiled(data, text_operators=True)
+    return () if found is None else found.properties
+
+
+def _properties(broker: OpenedBroker, offsets: list[int], names: Sequence[str]) -> dict[int, dict[str, str | None]]:
+    """By the offset of a message, its properties of some names."""
+    if not names:
+        return {}
+    try:
+        rows = broker.rows_with(t.COMMIT_LOG, {"physicOffset": offsets}, ["physicOffset", "properties"])
+    except NoSessionError:  # the values only help to read the explanation
+        return {}
+    found = {row["physicOffset"]: dict(row["properties"] or ()) for row in rows.to_pylist()}
+    return {offset: {name: properties.get(name) for name in names} for offset, properties in found.items()}
 
 
 def _texts_on_spark(broker: OpenedBroker, offsets: NDArray[np.int64], sizes: NDArray[np.int32]) -> list[Row]:

@@ -85,7 +85,10 @@ def _request(pull: ExplainedPull) -> dict[str, Any]:
 
 
 def _entry(entry: ScannedEntry) -> dict[str, Any]:
-    message = None if entry.message is None else {"tags": entry.message.tags, "keys": entry.message.keys, "msgId": entry.message.msg_id}
+    message: dict[str, Any] | None = None
+    if entry.message is not None:
+        message = {"tags": entry.message.tags, "keys": entry.message.keys, "msgId": entry.message.msg_id}
+        message |= {"properties": dict(entry.message.properties)} if entry.message.properties else {}
     return {
         "queueOffset": entry.queue_offset,
         "physicOffset": entry.physic_offset,
@@ -267,8 +270,16 @@ def _row(run: Sequence[ScannedEntry]) -> list[str | int]:
         str(first.tags_code) if len(codes) == 1 else f"{len(codes)} different",
         shown_tags[0] if len(tags) == 1 else f"{len(tags)} different",
         where,
-        what + drops,
+        what + drops + (_looked_at(first) if len(run) == 1 else ""),
     ]
+
+
+def _looked_at(entry: ScannedEntry) -> str:
+    """The properties for which a SQL92 filter left the message of an entry out."""
+    if entry.fate is not Fate.NOT_BY_COMMIT_LOG or entry.message is None:
+        return ""
+    known = [f"no {name}" if value is None else f"{name}={value!r}" for name, value in entry.message.properties.items()]
+    return f" ({', '.join(known)})" if known else ""
 
 
 def _end(explanation: Explanation, entries: Sequence[ScannedEntry]) -> str:

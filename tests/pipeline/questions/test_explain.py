@@ -115,6 +115,19 @@ def test_messages_that_the_client_drops_are_told(pullsim: Pullsim, made: Lake) -
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_the_properties_that_a_filter_looks_at_are_told(engine: list[str], pullsim: Pullsim, made: Lake) -> None:
+    pull = (*engine, "--lake", made.root, "--group", "g", "--topic", "T", "--queue", 0, "--offset", 0)
+    filtered = (*pull, "--filter-type", "SQL92", "--expression", "price > 5 AND TAGS = 'x'")
+    entries = json.loads(pullsim("explain", *filtered, "--format", "json")[1])["entries"]
+    assert {entry["outcome"] for entry in entries} == {"NOT_BY_COMMIT_LOG"}
+    assert all(entry["message"]["properties"] == {"TAGS": entry["message"]["tags"], "price": None} for entry in entries)
+    tag = next(entry["message"]["tags"] for entry in entries if entry["message"]["tags"])
+    assert f"not matched by commit log (TAGS={tag!r}, no price)" in pullsim("explain", *filtered, "--all")[1]
+    by_tag = json.loads(pullsim("explain", *pull, "--expression", "x", "--format", "json")[1])["entries"]
+    assert not any("properties" in entry["message"] for entry in by_tag)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_moment_of_the_past_is_seen_as_it_was(engine: list[str], pullsim: Pullsim, made: Lake) -> None:
     pull = (*engine, "--lake", made.root, "--group", "g", "--topic", "T", "--queue", 0, "--offset", 4)
     _, out, _ = pullsim("explain", *pull, "--format", "json", "--at", T0 + 3000)
