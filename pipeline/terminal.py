@@ -46,10 +46,11 @@ class _Results:
     """Standard output, as a file of text."""
 
     def write(self, text: str) -> None:
-        hide_status()
         try:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            with _STATUS:
+                _remove_status()
+                sys.stdout.write(text)
+                sys.stdout.flush()
         except BrokenPipeError:
             raise ReaderGoneError from None
 
@@ -72,9 +73,10 @@ def start_page(text: str) -> None:
 
 def progress_to_stderr(text: str) -> None:
     """Print a step of the work to stderr."""
-    hide_status()
-    sys.stderr.write(f"pullsim: {safe_text(without_credentials(text))}\n")
-    sys.stderr.flush()
+    with _STATUS:
+        _remove_status()
+        sys.stderr.write(f"pullsim: {safe_text(without_credentials(text))}\n")
+        sys.stderr.flush()
 
 
 class _Status:
@@ -85,7 +87,10 @@ class _Status:
 
 def show_status(text: str) -> None:
     """Show a text in the last line of the terminal behind stderr, in place of the one before, until something is printed."""
-    width = shutil.get_terminal_size().columns - 1
+    try:
+        width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
+    except OSError:
+        width = shutil.get_terminal_size().columns - 1
     with _STATUS:
         sys.stderr.write(f"{_LINE_START}{safe_text(text)[:width]}")
         sys.stderr.flush()
@@ -95,10 +100,14 @@ def show_status(text: str) -> None:
 def hide_status() -> None:
     """Remove the text of `show_status`."""
     with _STATUS:
-        if _Status.is_shown:
-            sys.stderr.write(_LINE_START)
-            sys.stderr.flush()
-            _Status.is_shown = False
+        _remove_status()
+
+
+def _remove_status() -> None:
+    if _Status.is_shown:
+        sys.stderr.write(_LINE_START)
+        sys.stderr.flush()
+        _Status.is_shown = False
 
 
 def show_rows(rows: DataFrame, form: str) -> None:

@@ -177,7 +177,7 @@ class Exchanges:
                 yield from _without_answer(waiting.pop(next(iter(waiting))))
 
     def close(self, packet: CapturedPacket) -> Iterator[tuple[str, Row]]:
-        """Process the close of the connection: a row CLOSED for each group that sent heartbeats on it."""
+        """Process the close of the connection: a row CLOSED for each group that pulled or sent heartbeats on it, and did not unregister."""
         for group, direction in self._groups.items():
             yield SUBSCRIPTION, self._common(f"closed-{group}", packet, direction) | _event_row(CLOSED, packet, group)
         self._groups.clear()
@@ -212,6 +212,8 @@ class Exchanges:
             self._groups.pop(group, None)
             return [] if group is None else [common | _event_row(UNREGISTER_CLIENT, frame.packet, group)]  # a producer has no group
         if code in PULL_CODES:
+            if fields["consumerGroup"] is not None:
+                self._groups.setdefault(fields["consumerGroup"], direction)
             return [common | fields | {"opaque": None if opaque == NO_OPAQUE else opaque, "arrivalMicros": frame.packet.micros}]
         queue = {name: fields[name] for name in ("consumerGroup", "topic", "queueId")}
         history = {"origin": RequestCode(code).name, "micros": frame.packet.micros, "consumerOffset": fields["commitOffset"]}

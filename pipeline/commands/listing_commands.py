@@ -132,7 +132,7 @@ def groups_command(
     """
     if queues and also_own:
         raise click.UsageError("--all cannot be combined with --queues: a group that nobody uses has no queue")
-    used = () if queues or also_own or group is not None else (f"lag IS NOT NULL OR clients > 0 OR ({OF_USERS})",)
+    used = () if queues or also_own or group is not None else (f"topics > 0 OR clients IS NOT NULL OR ({OF_USERS})",)
     listing = STATUS_LIST if queues else GROUP_LIST
     _show(engine, lake, listing, form=form, sort=sort, limit=limit, broker=broker, group=group, more=used)
 
@@ -301,7 +301,7 @@ def offsets_command(
 @click.option("--text", metavar="TEXT", help="Messages whose body has this text; compressed bodies are searched too.")
 @_TOPIC
 @_QUEUE
-@click.option("--offset", type=click.IntRange(min=0), metavar="N", help="The message with this offset in the queue; needs --queue.")
+@click.option("--offset", type=click.IntRange(0, 2**63 - 1), metavar="N", help="The message with this offset in the queue; needs --queue.")
 @_BROKER
 @list_options
 def message_command(

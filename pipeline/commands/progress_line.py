@@ -7,14 +7,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from pipeline.settings.quantities import counted, duration_text
+from pipeline.settings.quantities import counted, duration_text, rate_text
 from pipeline.tasks.running import Running, running
 from pipeline.terminal import WITHOUT_CURSOR, hide_status, show_status
 
 # s between two looks, and before the first line: short work shows none
 _LOOK_SECONDS, _FIRST_SECONDS = 0.5, 3.0
+# s that the end of a command waits for a look
+_END_SECONDS = 2.0
 
 
 @contextmanager
@@ -30,7 +32,7 @@ def progress_line() -> Iterator[None]:
         yield
     finally:
         stop.set()
-        shown.join()
+        shown.join(_END_SECONDS)
         hide_status()
 
 
@@ -38,13 +40,23 @@ def _show(stop: threading.Event) -> None:
     begun = time.monotonic()
     progress = Progress()
     while not stop.wait(_LOOK_SECONDS):
-        found = running()
+        found: list[Running] = []
+        with suppress(Exception):  # of a session that has ended
+            found = running()
         now = time.monotonic()
         text = progress.text(found, now)
-        if text is None:
+        if text is None or stop.is_set() or not _is_in_front():
             hide_status()
         elif now - begun >= _FIRST_SECONDS:
             show_status(text)
+
+
+def _is_in_front() -> bool:
+    """Whether the command has the terminal; a shell's prompt has it where the command was started in the background."""
+    try:
+        return os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
+    except OSError:
+        return True
 
 
 class Progress:
@@ -61,11 +73,11 @@ class Progress:
             return None
         done, tasks = sum(one.done for one in found), sum(one.tasks for one in found)
         what = frozenset(one.what for one in found)
-        if what != self._what:
+        if what != self._what or done < self._before:  # a stage that is tried again begins anew
             self._what, self._since, self._before = what, now, done
         line = f"{done:,} of {counted(tasks, 'task')} done"
         if done == self._before or now == self._since:
             return line
         rate = (done - self._before) / (now - self._since)
         left = duration_text(round((tasks - done) / rate) * 1000) if done < tasks else "nothing"
-        return f"{line}, {rate:,.1f} a second, {left} left"
+        return f"{line}, {rate_text(rate)}, {left} left"

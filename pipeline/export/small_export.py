@@ -1,4 +1,4 @@
-"""Exports of small stores by the driver alone: the start of a Spark session would take longer than the work."""
+"""Exports of small stores by the driver alone: tasks of a Spark session would take longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports of small stores by the driver alone: the start of a Spark session would take longer than the work.
+"""Imports of small stores by the driver alone: tasks of a Spark session would take longer.
 
 The functions that read the store and write the tables' files are those that tasks call, in this process.
 """

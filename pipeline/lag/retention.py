@@ -168,7 +168,7 @@ def _forecast(ask: AskAll, broker: str, question: RetentionQuestion) -> Forecast
         f"""SELECT f.fromOffset, f.mtimeMs, f.length, d.modified
 FROM store_file f LEFT JOIN log_file_deletion d ON d.brokerName = f.brokerName AND d.fromOffset = f.fromOffset
 WHERE f.{mine} AND f.kind = 'commitlog' ORDER BY f.fromOffset""",
-        f"SELECT max(growth) AS growth FROM log_file_deletion WHERE {mine}",
+        f"SELECT max(growth) AS growth, max(growthMillis) AS millis FROM log_file_deletion WHERE {mine}",
         f"SELECT CAST(sum(length) AS BIGINT) AS used FROM store_file WHERE {mine}",
         f"SELECT min(minStoreTimestamp) AS oldest FROM commit_log_segment WHERE {mine} AND minStoreTimestamp > 0",
         f"SELECT max(minOffset) AS least FROM queue WHERE {mine}",
@@ -194,15 +194,14 @@ WHERE f.{mine} AND f.kind = 'commitlog' ORDER BY f.fromOffset""",
         fills_at=since + int(room * 1000 / growth) if growth > 0 else None,
         disk=None if question.disk_size is None else _disk(question.disk_size, question.disk_used, stored["used"] or 0),
     )
-    whole = None if last is None or kept["oldest"] is None else last - kept["oldest"]
-    age = whole if (queues["least"] or 0) > 0 else None
+    age = last - kept["oldest"] if last is not None and kept["oldest"] is not None and (queues["least"] or 0) > 0 else None
     return Forecast(
         outlook=outlook,
         deletions=dict(zip((file.from_offset for file in files), file_deletions(files, outlook), strict=False)),
         aging=aged_from(files, outlook),
         is_by_messages=any(row["modified"] is not None and (row["mtimeMs"] or 0) > row["modified"] for row in log[:-1]),
         kept_for=age if age is not None and age < outlook.settings.file_reserved_time * HOUR else None,
-        grew_for=None if whole is None or question.growth is not None else min(whole, 24 * HOUR),
+        grew_for=found["millis"] if question.growth is None else None,
     )
 
 

@@ -93,7 +93,7 @@ def _progress_of_one(total: Totals) -> Iterator[str]:
         bad, judged = total["queuesInTrouble"], total["queuesJudged"]
         of_queues = f"; {bad:,} of {judged:,} queues stopped, stalled or went back" if 0 < bad < judged else ""
         yield f"{_PROGRESS[total['worst']]}{of_queues} ({why})"
-    elif total["unknown"]:
+    elif total["offsetless"]:
         yield "whether it has stopped or is slow is not known: the broker stores no offset of it, as of groups that broadcast"
     elif total["unjudged"]:
         yield f"whether it has stopped or is slow is not known: {_MORE_SEEN} ({why})"
@@ -158,6 +158,7 @@ GROUP_LIST: Final = Listing(
         "first": "min(consumerGroup)",
         "unjudged": _named("status = 'UNKNOWN'"),
         "unknown": _named("lag IS NULL"),
+        "offsetless": _named("topics = 0"),
         "dead": "coalesce(sum(dlqMessages), 0L)",
         "unknownQueues": "coalesce(sum(CASE WHEN lag IS NOT NULL THEN queuesUnknown END), 0L)",
         "queuesInTrouble": f"coalesce(sum(CASE WHEN {IN_TROUBLE} THEN queuesInTrouble END), 0L)",
@@ -258,7 +259,9 @@ def _of_clients(total: Totals) -> Verdict:
 
 # a client that several groups or brokers have counts once; without a heartbeat its address is all that names it
 _CLIENT: Final = "coalesce(clientId, address)"
-_HAS_LEFT: Final = "state IN ('UNREGISTERED', 'CLOSED')"
+_HAS_LEFT: Final = "coalesce(state IN ('UNREGISTERED', 'CLOSED'), false)"
+# clients of which no connection is left
+_GONE: Final = f"count(DISTINCT {_CLIENT}) - {_named(f'NOT {_HAS_LEFT}', _CLIENT)}"
 CLIENT_LIST: Final = Listing(
     view="client",
     columns=(
@@ -276,7 +279,7 @@ CLIENT_LIST: Final = Listing(
         "groups": "count(DISTINCT consumerGroup)",
         "connected": _named("state = 'CONNECTED'", _CLIENT),
         "seen": _named("state = 'SEEN'", _CLIENT),
-        "gone": _named(_HAS_LEFT, _CLIENT),
+        "gone": _GONE,
     },
     verdict=_of_clients,
 )
@@ -296,7 +299,7 @@ def _of_client_queues(total: Totals) -> Verdict:
         f"{counted(total['queues'], 'queue')} pulled by {counted(total['clients'], 'client')} of {counted(total['groups'], 'group')}",
         _waits_for(total),
         f"{total['gone']:,} of the clients had left when the capture ended" if total["gone"] else None,
-        "of a queue and group, the first row is the client with heartbeats that pulled last: Lag is what waits for it",
+        "of a queue and group, the first row is the client that has it, or had it last: Lag is what waits for it",
     )
 
 
@@ -313,14 +316,14 @@ CLIENT_QUEUE_LIST: Final = Listing(
         Shown("lag", "Lag", Kind.COUNT),
         Shown("lagMillis", "Waited", Kind.DURATION),
     ),
-    order="topic, consumerGroup, queueId, clientId IS NULL, lastMicros DESC, connection, brokerName",
+    order=f"topic, consumerGroup, queueId, {_HAS_LEFT}, clientId IS NULL, lastMicros DESC, connection, brokerName",
     totals={
         "queues": "count(DISTINCT struct(brokerName, topic, queueId))",
         "clients": f"count(DISTINCT {_CLIENT})",
         "groups": "count(DISTINCT consumerGroup)",
         "waiting": "coalesce(sum(CASE WHEN lag > 0 THEN lag END), 0L)",
         "behind": _named("lag > 0", _CLIENT),
-        "gone": _named(_HAS_LEFT, _CLIENT),
+        "gone": _GONE,
     },
     verdict=_of_client_queues,
     more={"client": _CLIENT},

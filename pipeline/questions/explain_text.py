@@ -139,7 +139,8 @@ def show(explanation: Explanation, *, every_entry: bool) -> None:
     for line in _head(explanation):
         say(line)
     if _needs_no_store(explanation) and not every_entry:
-        say(f"\nthe store, which is not asked, would answer {_answer_text(_answer(explanation))}")
+        answer = _answer(explanation)
+        say("" if answer is None or "status" not in answer else f"\nthe store, which is not asked, would answer {_answer_text(answer)}")
         for line in _broker_answer(explanation):
             say(line)
         return

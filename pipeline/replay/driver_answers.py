@@ -26,8 +26,8 @@ from pipeline.settings.slave_lag import NO_SLAVE_LAG
 from pipeline.tasks.running import one_by_one
 from pipeline.tasks.work import NoSessionError
 
-# the driver writes so many messages as texts in about the time that Spark takes
-_MOST_MESSAGES = 1_000_000
+# entries of all answers whose messages the driver writes as texts: it does so in about the time that Spark takes
+_MOST_TEXT_ENTRIES = 1_000_000
 # chunks of a file whose requests are answered at once: about 250,000
 _CHUNKS_AT_ONCE = 4
 
@@ -50,7 +50,7 @@ def answer_file_here(
         return _write_answers(run, file, options, now), None
     if out is not None and not options.compare and not options.messages:
         return _write_lines(run, file, options, out), None
-    requests, most = options.chosen_here(file_requests_here(file, options)), _MOST_MESSAGES if options.messages else MOST_ENTRIES
+    requests, most = options.chosen_here(file_requests_here(file, options)), _MOST_TEXT_ENTRIES if options.messages else MOST_ENTRIES
     answers = answers_here(run.broker, requests, at=options.at, settings=settings, with_entries=options.messages, most_entries=most)
     texts = answer_texts(run.broker, answers, settings.rules, with_messages=options.messages)
     errors, comparison = write_and_compare_here(file, texts, out, with_comparison=options.compare)
@@ -69,7 +69,11 @@ def _answered_chunks(run: ReplayRun, file: RequestFile, options: ReplayOptions) 
 
 
 def _write_answers(run: ReplayRun, file: RequestFile, options: ReplayOptions, now: Callable[[], dt.datetime]) -> dict[str | None, int]:
-    """Answer the requests, and write the answers to pull_response; gives the number of answers by error."""
+    """Answer the requests, and write the answers to pull_response; gives the number of answers by error.
+
+    Raises:
+        NoSessionError: as `_write`, or there are too many answers; files that were written then are of no version of the table.
+    """
     errors: Counter[str | None] = Counter()
 
     def answers() -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ rows of the segments that the requests need.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,6 +35,8 @@ from udfs.pull.pull_filter import FilterRules
 MOST_ENTRIES = 10_000_000
 # entries of the queues' segments that the requests need: 40 bytes each, and more with properties
 MOST_QUEUE_ENTRIES = 2_000_000
+# records of the log whose times the requests need: 16 bytes each
+MOST_RECORDS = 10_000_000
 Queue = tuple[str, int]
 # topic, queueId, number of the segment
 Segment = tuple[str, int, int]
@@ -107,12 +109,18 @@ class LakeRows:
 
     def _of_segments(self, table: Table, keys: Set[Segment], names: list[str]) -> Iterator[tuple[Segment, Row]]:
         are_few = len(keys) * SEGMENT_ENTRIES <= MOST_QUEUE_ENTRIES
-        if not are_few and self.store.entries > MOST_QUEUE_ENTRIES:
+        if not are_few and self._entries(keys) > MOST_QUEUE_ENTRIES:
             raise NoSessionError(f"the requests need more than {MOST_QUEUE_ENTRIES:,} entries of queues")
         topics, queue_ids, numbers = zip(*keys, strict=True) if keys else ((), (), ())
         wanted: Wanted = {"topic": [*{*topics}], "queueId": [*{*queue_ids}], "segment": [*{*numbers}]}
         rows = self.broker.rows_with(table, wanted, ["topic", "queueId", "segment", *names], _of_queues(keys) if are_few else ())
         return (((row["topic"], row["queueId"], row["segment"]), row) for row in rows.to_pylist())
+
+    def _entries(self, keys: Set[Segment]) -> int:
+        """The number of entries that some segments have at most."""
+        segments = Counter((topic, queue_id) for topic, queue_id, _ in keys)
+        ends = {queue: self.bounds.get(queue, (0, 0)) for queue in segments}
+        return sum(min(number * SEGMENT_ENTRIES, ends[queue][1] - ends[queue][0]) for queue, number in segments.items())
 
     def times(self, queues: Set[Queue]) -> Mapping[Queue, list[Row]]:
         """As StoredRows says."""
@@ -132,8 +140,11 @@ class LakeRows:
 
     def log_runs(self, parts: Set[int]) -> list[Row]:
         """As StoredRows says."""
-        firsts = self.broker.rows_with(t.COMMIT_LOG_SEGMENT, {}, ["firstPhysicOffset"])["firstPhysicOffset"].to_pylist()
-        wanted = [first for first in firsts if first // as_of.PART_BYTES in parts]
+        runs = self.broker.rows_with(t.COMMIT_LOG_SEGMENT, {}, ["firstPhysicOffset", "recordCount"]).to_pylist()
+        some = [run for run in runs if run["firstPhysicOffset"] // as_of.PART_BYTES in parts]
+        if sum(run["recordCount"] for run in some) > MOST_RECORDS:
+            raise NoSessionError(f"the requests need the times of more than {MOST_RECORDS:,} messages")
+        wanted = [run["firstPhysicOffset"] for run in some]
         names = ["firstPhysicOffset", "ends", "storeTimestamps"]
         rows = self.broker.rows_with(t.COMMIT_LOG_SEGMENT, {"firstPhysicOffset": wanted}, names).to_pylist()
         return [row | {"key": row["firstPhysicOffset"] // as_of.PART_BYTES, "run": row["firstPhysicOffset"]} for row in rows]

@@ -1,4 +1,4 @@
-"""Answers to few requests by the driver alone: the start of a Spark session would take longer than the work."""
+"""Answers to few requests by the driver alone: tasks of a Spark session would take longer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from pipeline.schema import capture_tables as ct
 from pipeline.tasks import small_work
 
 Done = TypeVar("Done")
-# what answers are made of. nothing: captured pulls alone; queues: entries, and properties for filters; lines: all requests and answers
-# at once, for each other
-Reads = Literal["nothing", "queues", "lines"]
+# what answers are made of. queues: entries, and properties for filters; lines: all requests and answers at once, for each other
+Reads = Literal["queues", "lines"]
 
 _MOST_PULLS = 100_000
 # about a million requests, and 250,000

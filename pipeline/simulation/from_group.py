@@ -28,18 +28,17 @@ WHERE {mine} AND {consumed}{chosen}
 ORDER BY waiting DESC NULLS LAST, queues DESC, topic
 """
 _SIZE = "SELECT queues, messages, messagesPerSecond FROM topic_size WHERE brokerName = {broker} AND topic = {topic}"
-# messages that came while traffic was captured, as far as the store has that time: preloaded messages say nothing of a rate
+# the time of the captured traffic, and that of the messages that the store has, ms
+_CAPTURED = """
+SELECT
+  (SELECT min(arrivalMicros) DIV 1000 FROM pull_request WHERE brokerName = {broker}) AS first,
+  (SELECT max(arrivalMicros) DIV 1000 FROM pull_request WHERE brokerName = {broker}) AS last,
+  (SELECT min(minStoreTimestamp) FROM commit_log_segment WHERE brokerName = {broker} AND minStoreTimestamp > 0) AS oldest,
+  (SELECT max(maxStoreTimestamp) FROM broker WHERE brokerName = {broker}) AS newest
+"""
 _ARRIVED = """
-SELECT count(*) AS messages, max(untilMillis - sinceMillis) / 1000 AS seconds
-FROM (
-  SELECT
-    greatest(first, (SELECT min(minStoreTimestamp) FROM commit_log_segment WHERE brokerName = {broker})) AS sinceMillis,
-    least(last, (SELECT max(maxStoreTimestamp) FROM broker WHERE brokerName = {broker})) AS untilMillis
-  FROM (
-    SELECT min(arrivalMicros) DIV 1000 AS first, max(arrivalMicros) DIV 1000 AS last FROM pull_request WHERE brokerName = {broker}
-  )
-) JOIN consume_queue ON storeTimestamp > sinceMillis AND storeTimestamp <= untilMillis
-WHERE brokerName = {broker} AND topic = {topic}
+SELECT count(*) AS messages FROM consume_queue
+WHERE brokerName = {broker} AND topic = {topic} AND storeTimestamp > {since} AND storeTimestamp <= {until}
 """
 _BACKLOG = "SELECT coalesce(sum(CASE WHEN lag > 0 THEN lag END), 0L) AS backlog FROM consume_lag WHERE {mine} AND topic = {topic}"
 _TAGS = """
@@ -145,8 +144,7 @@ def group_figures(ask: Ask, broker: str | None, group: str, topic: str | None) -
         where = "any topic" if topic is None else f"topic {topic!r}"
         raise LakeError(f"expected an offset of group {group!r} on {where}, found none; give another --from-group or --topic")
     values = {"mine": mine, "broker": literal(name), "topic": literal(topics[0]), "retry": literal(f"%RETRY%{group}")}
-    size, arrived = _first(ask, _SIZE, values), _first(ask, _ARRIVED, values)
-    is_seen = (arrived["seconds"] or 0) >= _SEEN_SECONDS
+    size, captured_rate = _first(ask, _SIZE, values), _captured_rate(ask, values)
     tags = _rows(ask, _TAGS.format(**values))
     clients, pace = _first(ask, _CLIENTS, values), _first(ask, _PACE, values)
     told = _first(ask, _FILTER, values)
@@ -161,8 +159,8 @@ def group_figures(ask: Ask, broker: str | None, group: str, topic: str | None) -
         others=topics[1:],
         queues=size.get("queues") or 1,
         messages=messages,
-        rate=arrived["messages"] / arrived["seconds"] if is_seen else size.get("messagesPerSecond"),
-        rate_is_captured=is_seen,
+        rate=size.get("messagesPerSecond") if captured_rate is None else captured_rate,
+        rate_is_captured=captured_rate is not None,
         backlog=int(_first(ask, _BACKLOG, values)["backlog"]),
         tags={row["tags"]: row["messages"] for row in tags},
         body=None if body is None else max(round(body), 0),
@@ -173,6 +171,21 @@ def group_figures(ask: Ask, broker: str | None, group: str, topic: str | None) -
         pace=consumed / pace["seconds"] if consumed and pace["seconds"] else None,
         fails=_fails(_first(ask, _TRIED, values), {row["tags"]: row["messages"] for row in tags}, told),
     )
+
+
+def _captured_rate(ask: Ask, values: Mapping[str, str]) -> float | None:
+    """Messages a second that came while traffic was captured; None where too little of that time is in the store.
+
+    Messages that were there before say nothing of the rate.
+    """
+    times = _first(ask, _CAPTURED, values)
+    if None in times.values():
+        return None
+    since, until = max(times["first"], times["oldest"]), min(times["last"], times["newest"])
+    if until - since < _SEEN_SECONDS * 1000:
+        return None
+    arrived = _first(ask, _ARRIVED, {**values, "since": f"{since}L", "until": f"{until}L"})
+    return float(arrived["messages"] * 1000 / (until - since))
 
 
 def _fails(tried: Mapping[str, Any], tags: Mapping[str | None, int], told: Mapping[str, Any]) -> float | None:

@@ -5,7 +5,7 @@ CREATE OR REPLACE TEMPORARY VIEW client (
   clientId COMMENT 'id that the client gives itself; NULL where no heartbeat was captured',
   address COMMENT 'address and port of the client',
   connection COMMENT 'the connection, as in subscription and pull_request',
-  state COMMENT 'by the last event of the capture: CONNECTED: it sent heartbeats; UNREGISTERED: it left; CLOSED: its connection ended without that; SEEN: it pulled, but no heartbeat was captured, so that nothing says whether it is still there',
+  state COMMENT 'by the last event of the capture: CONNECTED: it sent heartbeats; UNREGISTERED: it left; CLOSED: its connection ended without that; SEEN: it pulled, no heartbeat was captured and no end of its connection, so that nothing says whether it is still there',
   messageModel COMMENT 'CLUSTERING or BROADCASTING; NULL where no heartbeat was captured',
   consumeType COMMENT 'CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull); likewise',
   topics COMMENT 'topics that it subscribes to, by heartbeats, or else that it pulls from',

@@ -1,4 +1,4 @@
--- Which client pulled from which queue, as captured traffic shows it: a row a queue, group and connection. Who has a queue is the client with heartbeats that pulled last.
+-- Which client pulled from which queue, as captured traffic shows it: a row a queue, group and connection. Who has a queue is the client that is still there, with heartbeats, and pulled last.
 CREATE OR REPLACE TEMPORARY VIEW client_queue (
   brokerName COMMENT 'broker that was asked',
   topic COMMENT 'topic, as the client spells it',
@@ -11,7 +11,7 @@ CREATE OR REPLACE TEMPORARY VIEW client_queue (
   pulls COMMENT 'its captured pulls of the queue',
   found COMMENT 'of these, the pulls that brought messages',
   firstMicros COMMENT 'the first of these pulls, microseconds since 1970',
-  lastMicros COMMENT 'the last of these pulls: in a group that shares its queues, the client with heartbeats that pulled last has the queue',
+  lastMicros COMMENT 'the last of these pulls: in a group that shares its queues, the client that is still there, with heartbeats, and pulled last has the queue',
   lag COMMENT 'messages that wait in the queue for the group, on the row of the client that has the queue, or had it last: lag of consume_lag; NULL on other rows, and where it is not known',
   lagMillis COMMENT 'how long the next of them has waited, ms: lagMillis of consume_lag; NULL likewise'
 )
@@ -25,12 +25,12 @@ WITH pulled AS (
   WHERE consumerGroup IS NOT NULL AND topic IS NOT NULL AND queueId IS NOT NULL
   GROUP BY brokerName, topic, queueId, consumerGroup, connection
 ), had AS (
-  -- whoever sends no heartbeat takes part in no sharing of queues, and may pull from any of them
+  -- who has left has no queue; whoever sends no heartbeat takes part in no sharing of queues, and may pull from any of them
   SELECT
     p.*, c.clientId, c.state,
     row_number() OVER (
       PARTITION BY p.brokerName, p.topic, p.queueId, p.consumerGroup
-      ORDER BY c.clientId IS NULL, p.lastMicros DESC, p.connection
+      ORDER BY coalesce(c.state IN ('UNREGISTERED', 'CLOSED'), false), c.clientId IS NULL, p.lastMicros DESC, p.connection
     ) = 1 AS hasQueue
   FROM pulled p
   LEFT JOIN client c ON c.brokerName = p.brokerName AND c.consumerGroup = p.consumerGroup AND c.connection = p.connection

@@ -6,6 +6,7 @@ CREATE OR REPLACE TEMPORARY VIEW log_file_deletion (
   length COMMENT 'bytes of the file',
   modified COMMENT 'last write to the file, from which on it ages, ms; the first message of a later file where the file''s own time is more than a day later, for a copy did not keep it; of the last file, and of a file without a time, the last message of the broker or when the file is full',
   growth COMMENT 'bytes a second that came to the log in its last day',
+  growthMillis COMMENT 'the time that growth is of, ms: longer where the last day has no segment of the log',
   deletedAt COMMENT 'when the broker deletes the file, ms; NULL for the last file of a log that does not grow, and where deleteWhen names no hour. The file was not written to for fileReservedTime (72 hours by default), all older files are deleted, and it is an hour of deleteWhen (04 by default) in UTC',
   fileReservedTime COMMENT 'hours that the broker keeps a file after its last write, by the settings of the import; NULL where the setting is no number',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms: the forecast begins here'
@@ -29,6 +30,7 @@ WITH part AS (
   SELECT
     b.brokerName, b.maxPhyOffset, b.maxStoreTimestamp AS asOf,
     greatest(coalesce(try_divide((b.maxPhyOffset - g.first) * 1000D, b.maxStoreTimestamp - g.since), 0D), 0D) AS growth,
+    b.maxStoreTimestamp - g.since AS growthMillis,
     CASE
       WHEN b.properties['fileReservedTime'] IS NULL THEN 72L
       ELSE try_cast(b.properties['fileReservedTime'] AS BIGINT)
@@ -44,7 +46,7 @@ WITH part AS (
   GROUP BY s.brokerName, s.firstPhysicOffset - s.firstPhysicOffset % b.mappedFileSizeCommitLog
 ), known AS (
   SELECT
-    f.brokerName, f.fromOffset, f.length, f.mtimeMs, s.growth, s.asOf, s.fileReservedTime, s.cleanResourceInterval, s.maxPhyOffset,
+    f.brokerName, f.fromOffset, f.length, f.mtimeMs, s.growth, s.growthMillis, s.asOf, s.fileReservedTime, s.cleanResourceInterval, s.maxPhyOffset,
     f.fromOffset < max(f.fromOffset) OVER (PARTITION BY f.brokerName) AS isBefore,
     coalesce(
       min(m.since) OVER (PARTITION BY f.brokerName ORDER BY f.fromOffset ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING), s.asOf
@@ -92,7 +94,7 @@ WITH part AS (
   GROUP BY e.brokerName, e.fromOffset
 )
 SELECT
-  e.brokerName, e.fromOffset, e.length, e.modified, e.growth,
+  e.brokerName, e.fromOffset, e.length, e.modified, e.growth, e.growthMillis,
   -- a pass deletes ten files at most
   i.time + e.cleanResourceInterval
     * CAST(floor((row_number() OVER (PARTITION BY e.brokerName, i.time ORDER BY e.fromOffset) - 1) / 10) AS BIGINT),

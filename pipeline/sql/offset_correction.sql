@@ -21,8 +21,8 @@ MESSAGE_WAS_REMOVING: the queue has entries whose messages are gone, on past the
   minOffset COMMENT 'of the queue, as the answer has it',
   maxOffset COMMENT 'of the queue, as the answer has it',
   skipped COMMENT 'offsets from offsetRequest, or 0 where that is less, to offsetNew - 1: messages that the group never gets, or that never were',
-  lostOffsets COMMENT 'of skipped the offsets that no other row of the source, run, group and queue counts, so that a sum counts each offset once, and that the group had not passed before, as far as captured commits and corrected pulls show; 0 for a first start, and for what was gone then',
-  isFirstStart COMMENT 'whether a group without an offset began: it asked for offset 0 or less, no captured commit or query before had such an offset, and no commit or corrected pull a later one. The messages below minOffset were gone before, they are no loss of the group',
+  lostOffsets COMMENT 'of skipped the offsets that no other row of the source, run, group and queue counts, so that a sum counts each offset once, and that the group had not passed before, as far as captured commits, queries and corrected pulls show; 0 for a first start, and for what was gone then',
+  isFirstStart COMMENT 'whether a group without an offset began: it asked for offset 0 or less, no captured commit or query before had such an offset, and no commit, query or corrected pull a greater one. The messages below minOffset were gone before, they are no loss of the group',
   readAgain COMMENT 'messages from offsetNew to the lesser of offsetRequest and maxOffset: the group gets them again where it had them; NULL where maxOffset is not known'
 )
 COMMENT 'Each pull that was sent to another offset than it asked for.'
@@ -51,7 +51,7 @@ WITH moved AS (
     *,
     max(committed) OVER (
       PARTITION BY brokerName, consumerGroup, topic, queueId
-      ORDER BY micros, source IS NOT NULL
+      ORDER BY micros, source IS NOT NULL, offsetRequest, requestId
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS passedTo
   FROM (
@@ -82,7 +82,7 @@ WITH moved AS (
     *,
     max(CASE WHEN isFirstStart THEN offsetNew END) OVER (
       PARTITION BY source, brokerName, runId, consumerGroup, topic, queueId
-      ORDER BY micros, requestId, gapFrom, offsetNew
+      ORDER BY micros, NOT isFirstStart, requestId, gapFrom, offsetNew
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS startedTo
   FROM started

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,25 +21,22 @@ class Running:
 
 Look = Callable[[], Iterable[Running]]
 _LOOKS: list[Look] = []
-_LOCK = threading.Lock()
 
 
 def running() -> list[Running]:
     """What runs at the moment."""
-    with _LOCK:
-        return [one for look in _LOOKS for one in look()]
+    return [one for look in [*_LOOKS] for one in look()]
 
 
 @contextmanager
 def watched(look: Look) -> Iterator[None]:
-    """Let `running` ask `look` for the time of the block, and not after it."""
-    with _LOCK:
-        _LOOKS.append(look)
+    """Let `running` ask `look` for the time of the block; a question of another thread may last a little longer."""
+    # no lock: what is collected while it is held may end a block, and wait for it
+    _LOOKS.append(look)
     try:
         yield
     finally:
-        with _LOCK:
-            _LOOKS.remove(look)
+        _LOOKS.remove(look)
 
 
 def one_by_one(items: Sequence[Item]) -> Iterator[Item]:

@@ -1,4 +1,4 @@
-"""How much one process does before a session of Spark has started; work that is larger goes to tasks."""
+"""How much one process does without a session of Spark; work that is larger goes to tasks."""
 
 from __future__ import annotations
 

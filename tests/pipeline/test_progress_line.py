@@ -34,11 +34,14 @@ def test_a_line_has_counts_rate_and_the_time_that_is_left() -> None:
     progress = pl.Progress()
     assert progress.text([], 0) is None
     assert progress.text([Running("a", 10, 1200)], 1) == "10 of 1,200 tasks done"
-    assert progress.text([Running("a", 60, 1200)], 11) == "60 of 1,200 tasks done, 5.0 a second, 3 min 48 s left"
+    assert progress.text([Running("a", 60, 1200)], 11) == "60 of 1,200 tasks done, 5.0/s, 3 min 48 s left"
     both = [Running("a", 1200, 1200), Running("b", 0, 1)]
     assert progress.text(both, 12) == "1,200 of 1,201 tasks done", "another thing runs: its rate is not known"
-    assert progress.text([Running("a", 1200, 1200), Running("b", 1, 1)], 13) == "1,201 of 1,201 tasks done, 1.0 a second, nothing left"
+    assert progress.text([Running("a", 1200, 1200), Running("b", 1, 1)], 13) == "1,201 of 1,201 tasks done, 1.0/s, nothing left"
     assert progress.text([Running("c", 0, 1)], 14) == "0 of 1 task done"
+    assert progress.text([Running("d", 5, 9)], 15) == "5 of 9 tasks done"
+    assert progress.text([Running("d", 6, 9)], 65) == "6 of 9 tasks done, < 0.1/s, 2 min 30 s left"
+    assert progress.text([Running("d", 2, 9)], 66) == "2 of 9 tasks done", "it is tried again"
 
 
 def seen_again(terminal: Terminal) -> None:

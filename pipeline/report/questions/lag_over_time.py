@@ -126,7 +126,7 @@ def _finding(worst: Series, window: Window, *, captured: bool) -> ReportFinding:
         "and " if captured else Markup("{} at first and ").format(forms.count(first)),
         forms.count(last),
     )
-    return ReportFinding(Tone.WARN if last > max(first, 0) else Tone.PLAIN, said)
+    return ReportFinding(Tone.WARN if last > (peak // 2 if captured else max(first, 0)) else Tone.PLAIN, said)
 
 
 LAG_OVER_TIME = Question(

@@ -135,7 +135,7 @@ def test_what_is_no_store_is_refused(path: str, store: Path, tmp_path: Path, pul
 
 def test_an_empty_directory_is_no_store(tmp_path: Path, pullsim: Pullsim) -> None:
     (tmp_path / "empty").mkdir()
-    check_refused(pullsim, tmp_path / "empty", tmp_path / "lake", "expected a store with files under commitlog, found none")
+    check_refused(pullsim, tmp_path / "empty", tmp_path / "lake", "expected a store with a folder commitlog, found none")
 
 
 def test_the_store_is_never_written_to(store: Path, tmp_path: Path, pullsim: Pullsim) -> None:

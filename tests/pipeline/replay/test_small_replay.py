@@ -12,7 +12,8 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay import answer_texts, driver_answers, driver_replay, small_replay
 from pipeline.replay.replay_job import run_replay
 from pipeline.replay.replay_run import ReplayOptions
-from tests.runs.replaying import BROKER, DEMO_TRACE, NOON, demo_data, demo_lake
+from pipeline.schema import tables as t
+from tests.runs.replaying import BROKER, DEMO_TRACE, NOON, demo_data, demo_lake, read_lines, write_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +54,7 @@ def told(lake: str, trace: Path, out: Path, reads: small_replay.Reads = "lines",
     [
         (small_replay, "_MOST_LINE_BYTES", 0, "the file has more than 0 MiB"),
         (driver_replay, "MOST_QUEUE_ENTRIES", 0, "the requests need more than 0 entries of queues"),
-        (driver_answers, "_MOST_MESSAGES", 1, "the answers have more than 1 entries"),
+        (driver_answers, "_MOST_TEXT_ENTRIES", 1, "the answers have more than 1 entries"),
         (answer_texts, "_MOST_MESSAGES", 1, "the answers have more than 1 different messages"),
     ],
 )
@@ -84,3 +85,12 @@ def test_answers_are_the_same_however_the_entries_are_chosen(
     assert told(lake, trace, tmp_path / "whole") == "the driver answers, without Java"
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "by-segment").read_bytes()
     assert Lake(None, lake).at.version == broker.lake.at.version
+
+
+def test_times_of_many_messages_are_left_to_spark(lake: str, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = OpenedBroker.of(None, lake, BROKER).rows_with(t.COMMIT_LOG_SEGMENT, {}, ["minStoreTimestamp"])["minStoreTimestamp"]
+    moment = {"timestamp": max(times.to_pylist()) + 1}
+    timed = write_lines(tmp_path / "timed.jsonl", ({"request": line["request"] | moment} for line in read_lines(trace)))
+    assert told(lake, timed, tmp_path / "out", at="request-time") == "the driver answers, without Java"
+    monkeypatch.setattr(driver_replay, "MOST_RECORDS", 0)
+    assert told(lake, timed, tmp_path / "again", at="request-time") == "Spark answers: the requests need the times of more than 0 messages"
