@@ -161,7 +161,7 @@ def import_store(
 def _rows_of_files_and_queues(tasks: Tasks, loaded: LoadedStore, files: Work, broker: str) -> tuple[TaskRows, ...]:
     stretches = _stretches(tasks, loaded)
     return (
-        _rows_of_log(tasks, loaded.store, stretches, broker),
+        *(_rows_of_log(tasks, loaded.store, share, broker) for share in tasks.shares(stretches)),
         packed_rows(tasks, loaded, broker),
         _rows_of_entries(tasks, loaded, broker),
         rows_as_they_are(t.QUEUE, queue_rows(loaded.queues)),

@@ -324,10 +324,10 @@ def tasks_at_once(session: SparkSession) -> int:
 
 
 def tasks_running(session: SparkSession) -> Look:
-    """What looks at the stages that run in a session, and at their tasks."""
-    tracker = session.sparkContext.statusTracker()
+    """What looks at the stages that run in a session, and at their tasks; it asks the JVM only when it is called."""
 
     def look() -> Iterator[Running]:
+        tracker = session.sparkContext.statusTracker()
         for stage in tracker.getActiveStageIds():
             found = tracker.getStageInfo(stage)
             if found is not None:

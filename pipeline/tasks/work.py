@@ -5,6 +5,7 @@ The functions that make the rows are the same: they get Arrow batches and give A
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,8 @@ Batches = Iterator[pa.RecordBatch]
 # batches of a task's rows -> batches of the rows made from them
 Make = Callable[[Batches], Batches]
 
+# threads of this process that make rows of one table: each holds some 250 MB
+_THREADS_MOST = 4
 _ITEM = "id"
 _ITEMS_ARROW = pa.schema([(_ITEM, pa.int64())])
 
@@ -116,6 +119,10 @@ class Tasks(Protocol):
     @property
     def parallelism(self) -> int:
         """The number of tasks that keep all cores busy."""
+        ...
+
+    def shares(self, items: Sequence[Item]) -> list[Sequence[Item]]:
+        """The items in shares, each for a call of `of_items`, whose rows are made at once: all in one share where tasks divide them."""
         ...
 
     def of_items(self, items: Sequence[object]) -> Work:
@@ -229,6 +236,10 @@ class SparkTasks:
     def parallelism(self) -> int:
         """As Tasks says."""
         return spark_parallelism(self.spark)
+
+    def shares(self, items: Sequence[Item]) -> list[Sequence[Item]]:
+        """As Tasks says."""
+        return [items]
 
     def of_items(self, items: Sequence[object]) -> SparkWork:
         """As Tasks says."""
@@ -368,6 +379,11 @@ def _first_rows(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     return rows.take(first["_place_min"].combine_chunks().sort())
 
 
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @dataclass(frozen=True, slots=True)
 class DriverTasks:
     """This process."""
@@ -376,8 +392,13 @@ class DriverTasks:
 
     @property
     def parallelism(self) -> int:
-        """As Tasks says."""
-        return 1
+        """As Tasks says: threads, as kernels and pyarrow let others run beside them."""
+        return min(_cores(), _THREADS_MOST)
+
+    def shares(self, items: Sequence[Item]) -> list[Sequence[Item]]:
+        """As Tasks says: a share a thread, of items that follow each other."""
+        size = max(-(-len(items) // self.parallelism), 1)
+        return [items[start : start + size] for start in range(0, len(items), size)] or [items]
 
     def of_items(self, items: Sequence[object]) -> DriverWork:
         """As Tasks says."""

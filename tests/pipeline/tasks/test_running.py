@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
+
+import pytest
 
 from pipeline.tasks.running import Running, one_by_one, running, watched
 from pipeline.tasks.work import DriverTasks, of_items
@@ -41,3 +44,12 @@ def test_work_of_the_driver_runs_part_by_part() -> None:
 
     assert of_items(DriverTasks(), ["x", "y"], rows_of, "a INT").rows() == []  # type: ignore[arg-type]
     assert seen == [("x", (0, 2)), ("y", (1, 2))]
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 9])
+def test_shares_have_all_items_in_their_order(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(4), raising=False)
+    shares = DriverTasks().shares(range(count))
+    assert [item for share in shares for item in share] == [*range(count)]
+    assert len(shares) <= 4
+    assert max(map(len, shares)) == -(-count // 4)
