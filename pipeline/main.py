@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 if __package__ in {None, ""}:  # spark-submit runs this file by its path: the folder above holds the packages
     _ABOVE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -62,8 +65,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(run(arguments))
 
 
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Note each Ctrl-C of the block. It ends a JVM, too, whose lost connection may be the error that is seen."""
+    noted: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        noted.append(number)
+        raise KeyboardInterrupt
+
+    is_default = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_default:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        if is_default:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code."""
+    with _interrupts() as interrupts:
+        return _run(arguments, interrupts)
+
+
+def _run(arguments: Sequence[str] | None, interrupts: list[int]) -> int:
     try:
         with progress_line():
             cli.main(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="pullsim", standalone_mode=False)
@@ -79,7 +106,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     except Exception as error:
-        code, text = judged(error)
+        code, text = (130, "stopped") if interrupts else judged(error)
         progress_to_stderr(text)
         return code
     return 0

@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from warnings import catch_warnings, simplefilter
 
 import click
 
@@ -111,7 +112,9 @@ class Engine:
         finally:
             # a call to the JVM that was interrupted may have cost the connection to it
             is_interrupted = isinstance(sys.exc_info()[1], KeyboardInterrupt)
-            with suppress(Exception) if is_interrupted else nullcontext():
+            with suppress(Exception) if is_interrupted else nullcontext(), catch_warnings():
+                if is_interrupted:  # Ctrl-C ends the JVM, too
+                    simplefilter("ignore", RuntimeWarning)
                 spark.stop()
 
     def without_spark(self, root: str, answer: Callable[[EmbeddedLake], None]) -> bool:
