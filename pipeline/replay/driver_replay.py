@@ -6,7 +6,7 @@ rows of the segments that the requests need.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,6 +35,8 @@ from udfs.pull.pull_filter import FilterRules
 MOST_ENTRIES = 10_000_000
 # entries of the queues' segments that the requests need: 40 bytes each, and more with properties
 MOST_QUEUE_ENTRIES = 2_000_000
+# so many queues are read with a condition each; of more queues, each segment whose number is asked for in any of them is read
+_QUEUES_ONE_BY_ONE = 1000
 # records of the log whose times the requests need: 16 bytes each
 MOST_RECORDS = 10_000_000
 Queue = tuple[str, int]
@@ -108,19 +110,24 @@ class LakeRows:
         return found
 
     def _of_segments(self, table: Table, keys: Set[Segment], names: list[str]) -> Iterator[tuple[Segment, Row]]:
-        are_few = len(keys) * SEGMENT_ENTRIES <= MOST_QUEUE_ENTRIES
-        if not are_few and self._entries(keys) > MOST_QUEUE_ENTRIES:
+        of_queues = _of_queues(keys)
+        is_exact, numbers = len(of_queues) <= _QUEUES_ONE_BY_ONE, sorted({number for _, _, number in keys})
+        read = (min(len(some if is_exact else numbers) * SEGMENT_ENTRIES, self._length(queue)) for queue, some in of_queues.items())
+        if sum(read) > MOST_QUEUE_ENTRIES:
             raise NoSessionError(f"the requests need more than {MOST_QUEUE_ENTRIES:,} entries of queues")
-        topics, queue_ids, numbers = zip(*keys, strict=True) if keys else ((), (), ())
-        wanted: Wanted = {"topic": [*{*topics}], "queueId": [*{*queue_ids}], "segment": [*{*numbers}]}
-        rows = self.broker.rows_with(table, wanted, ["topic", "queueId", "segment", *names], _of_queues(keys) if are_few else ())
+        wanted: Wanted = {
+            "topic": [*{topic for topic, _ in of_queues}],
+            "queueId": [*{queue_id for _, queue_id in of_queues}],
+            "segment": numbers,
+        }
+        each: list[Wanted] = [{"topic": [topic], "queueId": [queue], "segment": some} for (topic, queue), some in of_queues.items()]
+        rows = self.broker.rows_with(table, wanted, ["topic", "queueId", "segment", *names], each if is_exact else ())
         return (((row["topic"], row["queueId"], row["segment"]), row) for row in rows.to_pylist())
 
-    def _entries(self, keys: Set[Segment]) -> int:
-        """The number of entries that some segments have at most."""
-        segments = Counter((topic, queue_id) for topic, queue_id, _ in keys)
-        ends = {queue: self.bounds.get(queue, (0, 0)) for queue in segments}
-        return sum(min(number * SEGMENT_ENTRIES, ends[queue][1] - ends[queue][0]) for queue, number in segments.items())
+    def _length(self, queue: Queue) -> int:
+        """The number of entries of a queue."""
+        least, end = self.bounds.get(queue, (0, 0))
+        return end - least
 
     def times(self, queues: Set[Queue]) -> Mapping[Queue, list[Row]]:
         """As StoredRows says."""
@@ -150,12 +157,12 @@ class LakeRows:
         return [row | {"key": row["firstPhysicOffset"] // as_of.PART_BYTES, "run": row["firstPhysicOffset"]} for row in rows]
 
 
-def _of_queues(keys: Set[Segment]) -> list[Wanted]:
-    """For each queue, its segments."""
+def _of_queues(keys: Set[Segment]) -> Mapping[Queue, list[int]]:
+    """For each queue, the numbers of its segments."""
     numbers: dict[Queue, list[int]] = defaultdict(list)
     for topic, queue_id, number in keys:
         numbers[topic, queue_id].append(number)
-    return [{"topic": [topic], "queueId": [queue_id], "segment": some} for (topic, queue_id), some in numbers.items()]
+    return numbers
 
 
 def answers_here(
