@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -243,7 +244,7 @@ def pulls_command(
     require_span(since, until, named=("--from", "--to"))
     more = [
         "source = 'CAPTURED'",
-        *_queue_equal(queue_id),
+        *equal("queueId", queue_id),
         *([] if outcome is None else [outcome]),
         *([] if since is None else [f"arrivalMicros >= {since}000"]),
         *([] if until is None else [f"arrivalMicros < {until}000"]),
@@ -331,9 +332,8 @@ def message_command(
     _check_queue(topic, queue_id)
     if queue_id is None:
         check_needed("--queue", {"--offset": offset}, "each queue has a message of this offset")
-    conditions = [*equal("brokerName", broker), *equal("topic", topic), *equal("tags", tag), *_queue_equal(queue_id)]
-    if offset is not None:
-        conditions.append(f"queueOffset = {offset}L")
+    of_queue = [*equal("brokerName", broker), *equal("topic", topic), *equal("queueId", queue_id)]
+    conditions = [*of_queue, *equal("queueOffset", offset), *equal("tags", tag)]
     if key is not None:
         conditions.append(f"array_contains(keyList, {literal(key)}) OR uniqKey = {literal(key)}")
     if text is not None:
@@ -346,15 +346,14 @@ def message_command(
     def show(ask: Ask) -> None:
         found = show_first(ask, asked)
         if not found["rows"] and topic is not None and queue_id is not None and form == "table":
-            say(_why_no_message(ask, topic, queue_id, broker))
+            say(_why_no_message(ask, queue_id, of_queue))
 
     answer(engine, lake, Names(topic=topic, broker=broker), show)
 
 
-def _why_no_message(ask: Ask, topic: str, queue_id: int, broker: str | None) -> str:
-    """What the store has of a queue in which no message was found."""
-    mine = " AND ".join((*equal("topic", topic), *equal("brokerName", broker)))
-    _, rows = ask(f"SELECT brokerName, minOffset, maxOffset FROM queue WHERE {mine} AND queueId = {queue_id} ORDER BY brokerName")  # noqa: S608
+def _why_no_message(ask: Ask, queue_id: int, of_queue: Sequence[str]) -> str:
+    """What the store has of a queue, which some conditions choose, where no message was found in it."""
+    _, rows = ask(f"SELECT brokerName, minOffset, maxOffset FROM queue WHERE {' AND '.join(of_queue)} ORDER BY brokerName")  # noqa: S608
     told = [
         f"on broker {name} it has the offsets {least} to {end - 1}" if least < end else f"on broker {name} it is empty"
         for name, least, end in rows
@@ -365,10 +364,6 @@ def _why_no_message(ask: Ask, topic: str, queue_id: int, broker: str | None) -> 
 def _check_queue(topic: str | None, queue_id: int | None) -> None:
     if topic is None:
         check_needed("--topic", {"--queue": queue_id}, "each topic has a queue of this number")
-
-
-def _queue_equal(queue_id: int | None) -> list[str]:
-    return [] if queue_id is None else [f"queueId = {queue_id}"]
 
 
 def _ids(message_id: str | None) -> list[list[str]]:

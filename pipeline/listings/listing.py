@@ -204,6 +204,6 @@ class AskedListing:
         return f"{column} {direction or ('asc' if column in texts else 'desc')} NULLS LAST, {self.listing.order}"
 
 
-def equal(column: str, value: str | None) -> list[str]:
+def equal(column: str, value: str | int | None) -> list[str]:
     """The condition that a column has a value; none where the value is None."""
-    return [] if value is None else [f"{column} = {literal(value)}"]
+    return [] if value is None else [f"{column} = {literal(value) if isinstance(value, str) else value}"]
