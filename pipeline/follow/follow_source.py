@@ -186,7 +186,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             at = from_offset + int(positions[many[0]])
             yield self._event(Event(kind=MULTI_DISPATCH, physic_offset=at, text=f"the record at {at} goes to queues of other topics too"))
         else:
-            rows = commit_log_batch(self.broker, from_offset, content, positions)
+            rows = commit_log_batch(self.broker, content, positions)
             names = rows.column("topic").unique().to_pylist()
             odd_topic = next((name for name in names if name == NULL_PARTITION or not can_name_a_folder(name)), None)
             if odd_topic is not None:

@@ -10,7 +10,6 @@ import datetime as dt
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -45,7 +44,7 @@ from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.tasks.task_rows import TaskRows, rows_as_they_are
-from pipeline.tasks.work import Batches, DriverTasks, NoSessionError, SparkTasks, Tasks, Work, items_of, of_items
+from pipeline.tasks.work import Batches, DriverTasks, NoSessionError, SparkTasks, Tasks, Work, items_of, of_items, threads
 from store_format.errors import StoreError, without_credentials
 from store_format.files.mapped_files import MappedFile
 from store_format.index.index_file import IndexSizes
@@ -55,6 +54,8 @@ from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 PARTITIONS_MAX = 2000
 # pieces of PIECE_BYTES in a stretch of the log, the rows of which are one file a queue: fewest, most, and queues for each further piece
 _PIECES_LEAST, _PIECES_MOST, _QUEUES_A_PIECE = 2, 4, 128
+# at least so many stretches for each task, so that tasks end at about the same time
+_STRETCHES_A_TASK = 3
 # below these sizes (entries, queues) one task fewer is cheaper
 _ENTRIES_A_TASK = 1 << 17
 _QUEUES_A_TASK = 64
@@ -160,10 +161,10 @@ def import_store(
 
 def _rows_of_files_and_queues(tasks: Tasks, loaded: LoadedStore, files: Work, broker: str) -> tuple[TaskRows, ...]:
     stretches = _stretches(tasks, loaded)
-    return (
-        *(_rows_of_log(tasks, loaded.store, share, broker) for share in tasks.shares(stretches)),
+    return (  # where the driver does the work, what takes longest comes first
         packed_rows(tasks, loaded, broker),
         _rows_of_entries(tasks, loaded, broker),
+        *(_rows_of_log(work, loaded.store, stretches, broker) for work in tasks.at_once(stretches)),
         rows_as_they_are(t.QUEUE, queue_rows(loaded.queues)),
         rows_as_they_are(t.STORE_FILE, files),
         file_ranges(files, loaded.store, broker, max(len(stretches), _tasks_of_queues(tasks, loaded))),
@@ -231,21 +232,15 @@ def _replace(tasks: Tasks, writer: LakeWriter, placement: Placement, rows: Seque
     writers = {table: writer.replacing_writer(table, placement) for table in tables}
     if not writer.lake.has_session and (left := next((table for table, found in writers.items() if found is None), None)):
         raise NoSessionError(f"only Spark writes the table {left.name}: it is clustered, or a topic cannot name a folder")
-    with _short_plans(writer.lake) if all(writers.values()) else nullcontext(), ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
-        try:
-            written = [pool.submit(one.files, [found for table in one.tables if (found := writers[table])]) for one in rows]
-            replaced = []
-            for table in [table for table in tables if not writers[table]]:
-                all_rows = reduce(lambda left, right: left.joined(right), (one.rows(table) for one in rows if table in one.tables))
-                replaced.append(pool.submit(writer.replace_broker, table, _distinct(table, all_rows).frame, placement))
-            files = [file for step in written for file in step.result()]
-            for step in replaced:
-                step.result()
-        except BaseException:  # such as Ctrl-C, which may come before all work is handed out
-            tasks.cancel()
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with _short_plans(writer.lake) if all(writers.values()) else nullcontext(), threads(tasks, _TABLES_AT_ONCE) as pool:
+        written = [pool.submit(one.files, [found for table in one.tables if (found := writers[table])]) for one in rows]
+        replaced = []
+        for table in [table for table in tables if not writers[table]]:
+            all_rows = reduce(lambda left, right: left.joined(right), (one.rows(table) for one in rows if table in one.tables))
+            replaced.append(pool.submit(writer.replace_broker, table, _distinct(table, all_rows).frame, placement))
+        files = [file for step in written for file in step.result()]
+        for step in replaced:
+            step.result()
     for table, found in writers.items():
         if found is not None:
             mine = [file for file in files if file["table"] == table.name]
@@ -280,7 +275,7 @@ def _stretches(tasks: Tasks, loaded: LoadedStore) -> list[Stretch]:
     cuts = loaded.cuts
     pieces = [_pieces(file, cuts[file.name]) for file in loaded.log.files]
     wanted = min(max(math.ceil(loaded.queue_count / _QUEUES_A_PIECE), _PIECES_LEAST), _PIECES_MOST)
-    together = max(min(wanted, sum(map(len, pieces)) // tasks.parallelism), 1)
+    together = max(min(wanted, sum(map(len, pieces)) // (_STRETCHES_A_TASK * tasks.parallelism)), 1)
     return [Stretch(file, *run) for file, found in zip(loaded.log.files, pieces, strict=True) for run in _joined(found, together)]
 
 
@@ -298,12 +293,12 @@ def _tasks_of_queues(tasks: Tasks, loaded: LoadedStore) -> int:
     return max(min(tasks.parallelism, busy), 1)
 
 
-def _rows_of_log(tasks: Tasks, store: StoreFiles, stretches: Sequence[Stretch], broker: str) -> TaskRows:
-    def read(work: Batches, wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        for stretch in items_of(work, stretches):
+def _rows_of_log(work: Work, store: StoreFiles, stretches: Sequence[Stretch], broker: str) -> TaskRows:
+    def read(items: Batches, wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        for stretch in items_of(items, stretches):
             yield from read_stretch(store, broker, stretch, wanted)
 
-    return TaskRows(work=tasks.of_items(stretches), tables=LOG_TABLES, read=read)
+    return TaskRows(work=work, tables=LOG_TABLES, read=read)
 
 
 def packed_rows(tasks: Tasks, loaded: LoadedStore, broker: str) -> TaskRows:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import chain
 
 import pyarrow as pa
 
@@ -15,7 +16,7 @@ from pipeline.rows.log_batches import topics_of, walks
 from pipeline.rows.topic_partitions import NULL_PARTITION, can_name_a_folder
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.store import load_files as lf
-from pipeline.tasks.work import Tasks, of_items
+from pipeline.tasks.work import Batches, Tasks, items_of, threads
 from store_format.big_endian import Bytes
 from store_format.files.mapped_files import MappedFile
 from store_format.log.commit_log import WalkEnd
@@ -78,15 +79,18 @@ def survey_log(tasks: Tasks, store: StoreFiles, files: Sequence[MappedFile], *, 
     """
     first_recovered = len(files) - len(files_to_walk(files)) if check_crc is not None else len(files)
 
-    def survey(index: int) -> list[pa.RecordBatch]:
-        walk = FileWalk(name=files[index].name, end=files[index].wrote, ended=WalkEnd.LIMIT)
-        if index >= first_recovered:
-            walk = lf.walk_log_file(store, files[index], check_crc=bool(check_crc))
-        found = survey_file(index, walk, files[index], store.content(COMMIT_LOG, files[index].name))
-        return [pa.RecordBatch.from_pylist([asdict(found)], schema=_ARROW)]
+    def surveys(items: Batches) -> Batches:
+        for index in items_of(items, range(len(files))):
+            walk = FileWalk(name=files[index].name, end=files[index].wrote, ended=WalkEnd.LIMIT)
+            if index >= first_recovered:
+                walk = lf.walk_log_file(store, files[index], check_crc=bool(check_crc))
+            found = survey_file(index, walk, files[index], store.content(COMMIT_LOG, files[index].name))
+            yield pa.RecordBatch.from_pylist([asdict(found)], schema=_ARROW)
 
-    rows = of_items(tasks, range(len(files)), survey, _DDL).rows()
-    return sorted((FileSurvey(**row) for row in rows), key=lambda found: found.index)
+    parts = tasks.at_once(range(len(files)))
+    with threads(tasks, len(parts)) as pool:
+        rows = chain.from_iterable(pool.map(lambda part: part.mapped(surveys, _DDL).rows(), parts))
+        return sorted((FileSurvey(**row) for row in rows), key=lambda found: found.index)
 
 
 def survey_file(index: int, walk: FileWalk, file: MappedFile, content: Bytes) -> FileSurvey:

@@ -29,6 +29,7 @@ BATCH_RECORDS = 16_384
 BATCH_BYTES = 16 << 20
 RANGE_BYTES = 1 << 20
 # what the order of records depends on, and their sizes
+_IPV4 = np.dtype([("address", ">u4"), ("port", ">i4")])
 _PLACE = np.dtype([("storeSize", np.int32), ("queueId", np.int32), ("queueOffset", np.int64)])
 
 
@@ -89,7 +90,7 @@ def stretch_batches(broker: str, stretch: Stretch, content: Bytes, wanted: froze
             yield STORE_FILE_RANGE.name, batch
     if COMMIT_LOG.name in wanted and any(map(len, kept)):
         for positions in _by_queue(content, np.concatenate(kept)):
-            yield COMMIT_LOG.name, commit_log_batch(broker, file.from_offset, content, positions)
+            yield COMMIT_LOG.name, commit_log_batch(broker, content, positions)
 
 
 def _by_queue(content: Bytes, positions: Positions) -> Iterator[Positions]:
@@ -101,7 +102,7 @@ def _by_queue(content: Bytes, positions: Positions) -> Iterator[Positions]:
         topics.append(topic_column(content, rc.locate(content, part)).dictionary_encode())
         fields.append(rc.prefixes(content, part)[["storeSize", "queueId", "queueOffset"]].astype(_PLACE))
     places = np.concatenate(fields)
-    order = np.lexsort((places["queueOffset"], places["queueId"], _ranks(topics)))
+    order = _order(_ranks(topics), places["queueId"], places["queueOffset"])
     before = np.concatenate(([0], np.cumsum(places["storeSize"][order], dtype=np.int64)))
     at = 0
     while at < len(order):
@@ -111,6 +112,17 @@ def _by_queue(content: Bytes, positions: Positions) -> Iterator[Positions]:
         at = after
 
 
+def _order(topics: NDArray[np.uint64], queue_ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of records by topic, queueId and queueOffset. A log has the offsets of each queue in order, but for a few odd ones."""
+    queues = pa.array((topics.astype(np.int64) << 32) + queue_ids).dictionary_encode()
+    ranks: NDArray[np.uint64] = pc.rank(queues.dictionary).to_numpy()
+    numbers = ranks[queues.indices.to_numpy()].astype(np.uint16 if len(ranks) <= np.iinfo(np.uint16).max else np.uint64)
+    order = np.argsort(numbers, kind="stable")  # 20 times as fast for 16 bits
+    if ((np.diff(offsets[order]) < 0) & (np.diff(numbers[order]) == 0)).any():
+        order = np.lexsort((offsets, numbers))
+    return order
+
+
 def _ranks(texts: Sequence[pa.DictionaryArray]) -> NDArray[np.uint64]:
     """The rank of each text among all different texts."""
     unified = pa.chunked_array(texts).unify_dictionaries()
@@ -118,9 +130,8 @@ def _ranks(texts: Sequence[pa.DictionaryArray]) -> NDArray[np.uint64]:
     return np.concatenate([ranks[part.indices.to_numpy()] for part in unified.chunks])
 
 
-def commit_log_batch(broker: str, from_offset: int, content: Bytes, positions: Positions) -> pa.RecordBatch:
-    """One batch of commit_log: the records at `positions` that a row can represent."""
-    positions = positions[rc.representable(content, positions, from_offset)]
+def commit_log_batch(broker: str, content: Bytes, positions: Positions) -> pa.RecordBatch:
+    """One batch of commit_log: the records at `positions`, each of which a row can represent."""
     parts = rc.locate(content, positions)
     prefix, middle = rc.prefixes(content, positions), rc.middles(content, parts)
     sizes = prefix["storeSize"].astype(np.int64)
@@ -141,7 +152,7 @@ def commit_log_batch(broker: str, from_offset: int, content: Bytes, positions: P
         "properties": _map(content, properties),
         "tags": _text(content, _where(rc.pick_property(content, properties, rc.PROPERTY_TAGS), decodes)),
         "keys": _text(content, _where(rc.pick_property(content, properties, rc.PROPERTY_KEYS), decodes)),
-        "msgId": _message_ids(content, parts.store_host, prefix["physicOffset"], decodes),
+        "msgId": _message_ids(content, parts.store_host, prefix["physicOffset"].astype(np.int64), decodes),
         "recordCrc32": pa.array(crc32_of_ranges(content, positions, sizes).astype(np.int64)),
     }
     for rows, names in ((prefix, prefix.dtype.names), (middle, middle.dtype.names)):
@@ -166,11 +177,11 @@ def constant(value: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, pa.string()), count)
 
 
-def _binary(content: Bytes, slices: rc.Slices, kind: pa.DataType | None = None) -> pa.Array:
+def _binary(content: Bytes, slices: rc.Slices) -> pa.Array:
     offsets, data = rc.gather(content, slices)
     missing = slices.lengths < 0
     buffers = [_validity(missing), pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(kind or pa.binary(), len(slices.starts), buffers)
+    return pa.Array.from_buffers(pa.binary(), len(slices.starts), buffers)
 
 
 def _validity(missing: NDArray[np.bool_]) -> pa.Buffer | None:
@@ -179,12 +190,16 @@ def _validity(missing: NDArray[np.bool_]) -> pa.Buffer | None:
 
 def _text(content: Bytes, slices: rc.Slices) -> pa.Array:
     """A column of texts; bytes that are no UTF-8 are decoded as Java does, with U+FFFD."""
-    if rc.are_utf8(content, slices).all():
-        return _binary(content, slices, pa.string())
-    return pa.array(
-        [None if raw is None else decode_text(raw) for raw in _binary(content, slices).to_pylist()],
-        pa.string(),
-    )
+    found = _binary(content, slices)
+    if _are_utf8(content, slices, found):
+        return found.view(pa.string())
+    return pa.array([None if raw is None else decode_text(raw) for raw in found.to_pylist()], pa.string())
+
+
+def _are_utf8(content: Bytes, slices: rc.Slices, texts: pa.Array) -> bool:
+    """Whether the slices of `texts` are valid UTF-8; that no byte is above 127 is told faster for all of them than for each."""
+    data: NDArray[np.uint8] = np.frombuffer(texts.buffers()[2], np.uint8)
+    return bool(data.max(initial=0) < 0x80 or rc.are_utf8(content, slices).all())
 
 
 def _where(slices: rc.Slices, kept: NDArray[np.bool_]) -> rc.Slices:
@@ -195,7 +210,7 @@ def _map(content: Bytes, properties: rc.Properties) -> pa.Array:
     offsets = np.zeros(len(properties.counts) + 1, np.int32)
     np.cumsum(properties.counts, out=offsets[1:])
     names, values = _text(content, properties.names), _text(content, properties.values)
-    if not rc.are_utf8(content, properties.names).all():  # different bytes can decode to the same name; the last one counts
+    if not _are_utf8(content, properties.names, names):  # different bytes can decode to the same name; the last one counts
         pairs = list(zip(names.to_pylist(), values.to_pylist(), strict=True))
         rows = [list(dict(pairs[start:end]).items()) for start, end in pairwise(offsets.tolist())]
         return pa.array(rows, pa.map_(pa.string(), pa.string()))
@@ -208,27 +223,21 @@ def _is_port(ports: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 def _hosts(content: Bytes, hosts: rc.Slices) -> tuple[pa.Array, NDArray[np.int32]]:
     """The address as text and the port of each host; it is fast for few distinct addresses."""
-    at = hosts.starts + hosts.lengths - 4
-    ports = rc.fixed(content, at, np.dtype([("port", ">i4")]))["port"].astype(np.int32)
-    addresses = _binary(content, rc.Slices(hosts.starts, hosts.lengths - 4)).dictionary_encode()
-    texts = pa.array([str(ipaddress.ip_address(raw)) for raw in addresses.dictionary.to_pylist()], pa.string())
-    return texts.take(addresses.indices), ports
+    if (hosts.lengths == _IPV4.itemsize).all():
+        rows = rc.fixed(content, hosts.starts, _IPV4)
+        addresses, ports = pa.array(rows["address"].astype(np.uint32)), rows["port"].astype(np.int32)
+    else:
+        ports = rc.fixed(content, hosts.starts + hosts.lengths - 4, np.dtype([("port", ">i4")]))["port"].astype(np.int32)
+        addresses = _binary(content, rc.Slices(hosts.starts, hosts.lengths - 4))
+    different = addresses.dictionary_encode()
+    texts = pa.array([str(ipaddress.ip_address(address)) for address in different.dictionary.to_pylist()], pa.string())
+    return texts.take(different.indices), ports
 
 
 def _message_ids(content: Bytes, hosts: rc.Slices, physic_offsets: NDArray[np.int64], decodes: NDArray[np.bool_]) -> pa.Array:
-    """MessageDecoder.createMessageId: the upper case hex of host and offset; null where the message cannot be decoded."""
-    count = len(hosts.starts)
-    host_offsets, host_bytes = rc.gather(content, hosts)
-    offsets = host_offsets + np.arange(count + 1, dtype=np.int32) * np.int32(8)
-    data = np.empty(int(offsets[-1]), np.uint8)
-    tail = (offsets[1:, None] - 8) + np.arange(8)
-    is_tail = np.zeros(len(data), np.bool_)
-    is_tail[tail.ravel()] = True
-    data[tail.ravel()] = physic_offsets.astype(">i8").view(np.uint8).ravel() if count else 0
-    data[~is_tail] = host_bytes
-    text_offsets, text = rc.hex_text(offsets, data)
-    buffers = [_validity(~decodes), pa.py_buffer(text_offsets), pa.py_buffer(text)]
-    return pa.Array.from_buffers(pa.string(), count, buffers)
+    """The id of each message; null where the message cannot be decoded."""
+    offsets, text = rc.message_ids(content, hosts, physic_offsets)
+    return pa.Array.from_buffers(pa.string(), len(decodes), [_validity(~decodes), pa.py_buffer(offsets), pa.py_buffer(text)])
 
 
 def _unrepresentable(broker: str, file: MappedFile, content: Bytes, odd: Positions) -> Iterator[pa.RecordBatch]:

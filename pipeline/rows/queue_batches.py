@@ -154,7 +154,6 @@ class QueueReader:
         if not starts:
             return
         units = self.units(queue_file)
-        sizes = units["size"].astype(np.int64)
         first = queue_file.file.from_offset // CQ_STORE_UNIT_SIZE
         read_unit_file = self._extension_reader(queue_file)
         rows = []
@@ -170,7 +169,7 @@ class QueueReader:
                     first=first + start,
                     window=window,
                     stamps=found.store_timestamps,
-                    bytes_before=int(sizes[:start].sum()),
+                    bytes_before=int(units["size"][:start].sum(dtype=np.int64)),
                     odd=np.flatnonzero((found.file >= 0) & ~found.is_record).tolist(),
                     ext_units=pack_units(queue_file.extension, read_unit_file, window["tagsCode"].astype(np.int64)),
                 )

@@ -9,6 +9,8 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -121,12 +123,12 @@ class Tasks(Protocol):
         """The number of tasks that keep all cores busy."""
         ...
 
-    def shares(self, items: Sequence[Item]) -> list[Sequence[Item]]:
-        """The items in shares, each for a call of `of_items`, whose rows are made at once: all in one share where tasks divide them."""
-        ...
-
     def of_items(self, items: Sequence[object]) -> Work:
         """A row for each item, each in a task of its own, as `items_of` reads them."""
+        ...
+
+    def at_once(self, items: Sequence[object]) -> Sequence[Work]:
+        """The work of `of_items` in parts that may run at once, but not twice: one part where tasks of Spark divide it."""
         ...
 
     def of_rows(self, rows: pa.Table) -> Work:
@@ -136,6 +138,19 @@ class Tasks(Protocol):
     def cancel(self) -> None:
         """Let the work of this process that runs in other threads end with StoppedError at its next batch of rows."""
         ...
+
+
+@contextmanager
+def threads(tasks: Tasks, most: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads for the block's work, which ends where the block ends with an error, such as Ctrl-C before all work is handed out."""
+    pool = ThreadPoolExecutor(most)
+    try:
+        yield pool
+    except BaseException:
+        tasks.cancel()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def items_of(work: Batches, items: Sequence[Item]) -> Iterator[Item]:
@@ -237,13 +252,13 @@ class SparkTasks:
         """As Tasks says."""
         return spark_parallelism(self.spark)
 
-    def shares(self, items: Sequence[Item]) -> list[Sequence[Item]]:
-        """As Tasks says."""
-        return [items]
-
     def of_items(self, items: Sequence[object]) -> SparkWork:
         """As Tasks says."""
         return SparkWork(self.spark.range(0, len(items), 1, max(len(items), 1)))
+
+    def at_once(self, items: Sequence[object]) -> list[SparkWork]:
+        """As Tasks says."""
+        return [self.of_items(items)]
 
     def of_rows(self, rows: pa.Table) -> SparkWork:
         """As Tasks says."""
@@ -384,6 +399,21 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class _Turns(Iterator[Item]):
+    """An iterator that several threads share: each item goes to one of them."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self._items, self._lock = items, threading.Lock()
+
+    def __next__(self) -> Item:
+        with self._lock:
+            return next(self._items)
+
+
+def _row_of_item(index: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([index])], schema=_ITEMS_ARROW)
+
+
 @dataclass(frozen=True, slots=True)
 class DriverTasks:
     """This process."""
@@ -395,19 +425,15 @@ class DriverTasks:
         """As Tasks says: threads, as kernels and pyarrow let others run beside them."""
         return min(_cores(), _THREADS_MOST)
 
-    def shares(self, items: Sequence[Item]) -> list[Sequence[Item]]:
-        """As Tasks says: a share a thread, of items that follow each other."""
-        size = max(-(-len(items) // self.parallelism), 1)
-        return [items[start : start + size] for start in range(0, len(items), size)] or [items]
-
     def of_items(self, items: Sequence[object]) -> DriverWork:
         """As Tasks says."""
         each = range(len(items))
+        return DriverWork(_ITEMS_ARROW, lambda: map(_row_of_item, one_by_one(each)), self._stop)
 
-        def batches() -> Batches:
-            return (pa.RecordBatch.from_arrays([pa.array([index])], schema=_ITEMS_ARROW) for index in one_by_one(each))
-
-        return DriverWork(_ITEMS_ARROW, batches, self._stop)
+    def at_once(self, items: Sequence[object]) -> list[DriverWork]:
+        """As Tasks says: a part a thread, which takes the next item when it is done with one."""
+        turns = _Turns(one_by_one(range(len(items))))
+        return [DriverWork(_ITEMS_ARROW, lambda: map(_row_of_item, turns), self._stop) for _ in range(self.parallelism)]
 
     def of_rows(self, rows: pa.Table) -> DriverWork:
         """As Tasks says."""

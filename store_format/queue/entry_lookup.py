@@ -63,6 +63,12 @@ def locate(
     return np.where(there, file, -1), positions
 
 
+def files_of(file: NDArray[np.int64]) -> list[int]:
+    """The indexes of files in `file`, ascending; negative ones count as none."""
+    found: list[int] = np.flatnonzero(np.bincount(file[file >= 0])).tolist()
+    return found
+
+
 @compiled
 def _inspect(content, from_offset, walked, offsets, positions, sizes, rows, stamps, is_record):  # type: ignore[no-untyped-def]
     for row in rows:
@@ -94,7 +100,7 @@ def look_up(
     file, positions = locate(files, physic_offsets, sizes)
     stamps = np.full(count, NO_TIMESTAMP, np.int64)
     is_record = np.zeros(count, np.bool_)
-    for index in np.unique(file[file >= 0]).tolist():
+    for index in files_of(file):
         rows = np.flatnonzero(file == index)
         content = read(files[index])
         _inspect(content, files[index].from_offset, walked[index], physic_offsets, positions, sizes, rows, stamps, is_record)

@@ -21,7 +21,8 @@ from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Va
 from store_format.compiled import compiled
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2, SYS_FLAG_POSITION
-from store_format.queue.entry_lookup import locate
+from store_format.queue.entry_lookup import files_of, locate
+from store_format.record.record_columns import copy_bytes
 from store_format.record.record_length import body_length_position
 
 # values of a length where there are no properties
@@ -94,8 +95,7 @@ def _find_all(content, positions, sizes, rows, by_magic, starts, lengths):  # ty
 @compiled
 def _copy(content, starts, lengths, rows, offsets, out):  # type: ignore[no-untyped-def]
     for row in rows:
-        for i in range(lengths[row]):
-            out[offsets[row] + i] = content[starts[row] + i]
+        copy_bytes(out, np.uint64(offsets[row]), content, np.uint64(starts[row]), np.uint64(lengths[row]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class EntryProperties:
         offsets = np.cumsum(np.maximum(self.lengths, 0)) - np.maximum(self.lengths, 0)
         out = np.empty(int(np.maximum(self.lengths, 0).sum()), np.uint8)
         some = self.lengths > 0
-        for index in np.unique(self.file[some]).tolist():
+        for index in files_of(self.file[some]):
             rows = np.flatnonzero(some & (self.file == index))
             _copy(read(index), self.starts, self.lengths, rows, offsets, out)
         return out
@@ -149,6 +149,6 @@ def find_properties(
     by_magic = DECODE_PROPERTIES.of(version).value
     file, positions = locate(files, physic_offsets, sizes)
     starts, lengths = np.zeros(len(file), np.int64), np.full(len(file), NOT_THERE, np.int64)
-    for index in np.unique(file[file >= 0]).tolist():
+    for index in files_of(file):
         _find_all(read(index), positions, sizes, np.flatnonzero(file == index), by_magic, starts, lengths)
     return EntryProperties(file, starts, lengths)

@@ -79,6 +79,7 @@ def use_all(digits: random.Random, content: Bytes) -> int:
         rc.gather(content, slices)
         crc32_of_ranges(content, slices.starts, np.maximum(slices.lengths, 0))
     rc.representable(content, positions, 0)
+    rc.message_ids(content, parts.store_host, rc.prefixes(content, positions)["physicOffset"].astype(np.int64))
     if len(content):
         entries = [digits.choice([*positions.tolist(), digits.randint(-2, len(content) + 2)]) for _ in range(8)]
         sizes = [digits.choice([-1, 0, 39, 40, 63, 64, 91, 200, 2**31 - 1, digits.randint(0, len(content))]) for _ in entries]

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from pipeline.tasks.running import Running, one_by_one, running, watched
-from pipeline.tasks.work import DriverTasks, of_items
+from pipeline.tasks.work import DriverTasks, items_of, of_items
 
 
 def counts() -> list[tuple[int, int]]:
@@ -47,9 +47,10 @@ def test_work_of_the_driver_runs_part_by_part() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 9])
-def test_shares_have_all_items_in_their_order(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_run_at_once_take_each_item_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: range(4), raising=False)
-    shares = DriverTasks().shares(range(count))
-    assert [item for share in shares for item in share] == [*range(count)]
-    assert len(shares) <= 4
-    assert max(map(len, shares)) == -(-count // 4)
+    parts = DriverTasks().at_once(range(count))
+    assert len(parts) == 4
+    taken = [items_of(part.batches(), range(count)) for part in parts]
+    turns = [next(items, None) for _ in range(count) for items in taken]
+    assert [item for item in turns if item is not None] == [*range(count)]

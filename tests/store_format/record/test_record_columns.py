@@ -186,11 +186,15 @@ def test_a_record_that_no_row_gives_back_is_no_row(topic: bytes, body_length: in
     assert rc.representable(content, positions, 5).tolist() == [rows]
 
 
-@given(st.lists(st.binary(max_size=5), max_size=5))
-def test_hex_text_is_upper_case_hex(values: list[bytes]) -> None:
-    lengths = np.array([len(value) for value in values], np.int64)
-    content = np.frombuffer(b"".join(values) or b"\0", np.uint8)
-    offsets, text = rc.hex_text(*rc.gather(content, rc.Slices(np.cumsum(lengths) - lengths, lengths)))
-    ends = offsets.tolist()
-    texts = [text[start:end].tobytes().decode() for start, end in pairwise(ends)]
-    assert texts == [value.hex().upper() for value in values]
+@given(
+    st.lists(
+        st.tuples(st.binary(min_size=8, max_size=8) | st.binary(min_size=20, max_size=20), st.integers(-(2**63), 2**63 - 1)), max_size=5
+    )
+)
+def test_an_id_is_the_upper_case_hex_of_host_and_offset(ids: list[tuple[bytes, int]]) -> None:
+    lengths = np.array([len(host) for host, _ in ids], np.int64)
+    content = np.frombuffer(b"".join(host for host, _ in ids) or b"\0", np.uint8)
+    hosts = rc.Slices(np.cumsum(lengths) - lengths, lengths)
+    offsets, text = rc.message_ids(content, hosts, np.array([offset for _, offset in ids], np.int64))
+    texts = [text[start:end].tobytes().decode() for start, end in pairwise(offsets.tolist())]
+    assert texts == [(host + struct.pack(">q", offset)).hex().upper() for host, offset in ids]
