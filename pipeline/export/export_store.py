@@ -8,7 +8,6 @@ files get their times. All this happens in a temporary folder next to the store,
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ import pyarrow as pa
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from pipeline.files.output_file import OutputError
 from pipeline.files.store_files import is_uri, local_path
+from pipeline.files.whole_folder import whole_folder
 from pipeline.lake.data_files import rows_for_tasks
 from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
@@ -89,29 +89,13 @@ def export_store(broker: OpenedBroker, store: str, *, run_id: str, progress: Pro
 
 @contextmanager
 def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
-    """A new folder in a folder next to `store`; at the end it is renamed to `store`, after an error removed."""
-    if is_uri(store):
-        raise OutputError(f"{store}: expected a local directory, found a URI; a store is written to a local or a shared file system")
-    target = os.path.realpath(local_path(store))
+    """A new folder, which is renamed to `store` at the end, and removed after an error; `store` must not lie in the lake."""
+    target = store if is_uri(store) else os.path.realpath(local_path(store))
     root = lake.root if is_uri(lake.root) else os.path.realpath(lake.root)
     if target == root or target.startswith(f"{root}/"):
         raise OutputError(f"{store}: expected a directory outside the lake, found one in {lake.root}")
-    if os.path.lexists(target) and (not os.path.isdir(target) or os.listdir(target)):
-        what = "one that is not empty" if os.path.isdir(target) else "a file"
-        raise OutputError(f"{store}: expected a name for a new directory, or an empty one, found {what}")
-    folder = os.path.join(os.path.dirname(target), f".pullsim-{run_id}.part")
-    try:
-        os.makedirs(f"{folder}/store")
-    except OSError as error:
-        raise OutputError(f"{store}: expected a directory that can be made, found {error}") from error
-    try:
-        yield StoreFolder(f"{folder}/store")
-        try:
-            os.rename(f"{folder}/store", target)
-        except OSError as error:
-            raise OutputError(f"{store}: expected a name that is free, found {error}") from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with whole_folder(store, run_id) as folder:
+        yield StoreFolder(folder)
 
 
 def _files(tasks: Tasks, broker: OpenedBroker) -> Work:

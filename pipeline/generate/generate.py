@@ -10,11 +10,12 @@ by the time of the message.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from pipeline.files.store_files import require_local
+from pipeline.files.whole_folder import whole_folder
 from pipeline.generate.store_writer import WrittenStore, new_store, shut_down
 from pipeline.generate.workload import GroupLoad, Workload
 from pipeline.generate.workload_fields import WorkloadError
@@ -63,10 +64,10 @@ def run_generate(
     is the name of the workload's file, for errors.
 
     Raises:
-        StoreError: the folder is a URI or not empty, a broker could not write the workload or files of these sizes, or the disk is full.
+        OutputError: the folder is a URI or not empty, or cannot be made.
+        StoreError: a broker could not write the workload or files of these sizes, or the disk is full. There is no folder then.
         SettingsError: the broker does not know a setting of the workload.
     """
-    require_local(store)
     if messages is not None:
         workload = workload.model_copy(update={"messages": messages, "duration": None})
     if workload.messages is None and workload.duration is None:
@@ -77,17 +78,18 @@ def run_generate(
     broker = BrokerSettings({**broker.given, **(settings.given if settings else {})})
     sizes, put = written_settings(broker)
     made = tables_of(workload, put, sizes.commit_log_size, broker.value("brokerClusterName"), where)
-    writer = new_store(store, sizes, put)
-    for topic, queue_id in made.queues:
-        writer.queue_number(topic, queue_id)
-    total, told = 0, 0
-    for stretch in _ahead(made, workload.count):
-        writer.append(stretch)
-        total += len(stretch)
-        if total - told >= _PROGRESS_EVERY:
-            progress(f"{total:,} of {workload.count:,} messages written")
-            told = total
-    shut_down(writer, _config(workload, writer, broker))
+    with whole_folder(store, uuid.uuid4().hex) as folder:
+        writer = new_store(folder, sizes, put)
+        for topic, queue_id in made.queues:
+            writer.queue_number(topic, queue_id)
+        total, told = 0, 0
+        for stretch in _ahead(made, workload.count):
+            writer.append(stretch)
+            total += len(stretch)
+            if total - told >= _PROGRESS_EVERY:
+                progress(f"{total:,} of {workload.count:,} messages written")
+                told = total
+        shut_down(writer, _config(workload, writer, broker))
     return Generated(store=store, messages=total, queues=len(writer.dispatcher.queues), log_end=writer.log_end)
 
 

@@ -6,8 +6,10 @@ The run is simulated once more, on the driver. The same scenario and seed give t
 from __future__ import annotations
 
 import os
+import uuid
 from dataclasses import dataclass, field, replace
 
+from pipeline.files.whole_folder import whole_folder
 from pipeline.generate.generate import written_settings
 from pipeline.generate.store_writer import WrittenStore, new_store, shut_down
 from pipeline.generate.workload import DEFAULT_START, PRODUCER, STORE_HOST
@@ -93,7 +95,8 @@ def write_run(store: str, scenario: GroupScenario, where: str, settings: BrokerS
 
     Raises:
         ScenarioError: the broker's settings contradict the scenario.
-        StoreError: the folder is not empty, or the disk is full.
+        OutputError: the folder is not empty, or cannot be made.
+        StoreError: the disk is full. There is no folder then.
     """
     plan = plan_of(scenario, scenario.seed, where)
     sent_back: list[tuple[int, int, int]] = []
@@ -105,30 +108,31 @@ def write_run(store: str, scenario: GroupScenario, where: str, settings: BrokerS
     outcome = simulate(replace(plan, tells=not plan.broadcasts), note)
     broker = _broker(scenario, settings)
     sizes, put = written_settings(broker)
-    log = _Log(
-        new_store(store, sizes, put),
-        put,
-        MemoryStore(
-            commit_log_file_size=sizes.commit_log_size, consume_queue_file_size=sizes.consume_queue_size, delays=plan.broker.delays
-        ),
-    )
-    sender = _sender(broker, plan)
-    wanted = split_tags(scenario.subscription)
-    run = Appending(
-        Ended(plan=plan, at=outcome.stopped_at, sent_back=sent_back),
-        Surroundings(
-            sender=sender,
-            begins=DEFAULT_START,
-            producer=PRODUCER,
-            store_host=STORE_HOST,
-            wanted=[one for one in scenario.messages.tags if wanted is None or one[0] in wanted],
-            unwanted=[one for one in scenario.messages.tags if wanted is not None and one[0] not in wanted],
-        ),
-        log.put,
-    )
-    run.append_all()
-    log.flush()
-    shut_down(log.writer, _config(plan, outcome, run, sender, log))
+    with whole_folder(store, uuid.uuid4().hex) as folder:
+        log = _Log(
+            new_store(folder, sizes, put),
+            put,
+            MemoryStore(
+                commit_log_file_size=sizes.commit_log_size, consume_queue_file_size=sizes.consume_queue_size, delays=plan.broker.delays
+            ),
+        )
+        sender = _sender(broker, plan)
+        wanted = split_tags(scenario.subscription)
+        run = Appending(
+            Ended(plan=plan, at=outcome.stopped_at, sent_back=sent_back),
+            Surroundings(
+                sender=sender,
+                begins=DEFAULT_START,
+                producer=PRODUCER,
+                store_host=STORE_HOST,
+                wanted=[one for one in scenario.messages.tags if wanted is None or one[0] in wanted],
+                unwanted=[one for one in scenario.messages.tags if wanted is not None and one[0] not in wanted],
+            ),
+            log.put,
+        )
+        run.append_all()
+        log.flush()
+        shut_down(log.writer, _config(plan, outcome, run, sender, log))
     return Written(store, log.count, log.writer.log_end)
 
 

@@ -31,12 +31,17 @@ def taken(folder: Path) -> int:
     return sum(-(-path.stat().st_size // BLOCK) * BLOCK for path in folder.rglob("*") if path.is_file())
 
 
+def room(disk: Path) -> int:
+    """The bytes that a disk has room for."""
+    found = os.statvfs(disk)
+    return found.f_bavail * found.f_frsize
+
+
 @contextmanager
 def filled(disk: Path, *, left: int) -> Iterator[None]:
     """Fill a disk for the block, except for some bytes."""
     filler = disk / "filler"
-    found = os.statvfs(disk)
-    filler.write_bytes(bytes(found.f_bavail * found.f_frsize - left))
+    filler.write_bytes(bytes(room(disk) - left))
     try:
         yield
     finally:
