@@ -79,10 +79,11 @@ def survey_log(tasks: Tasks, store: StoreFiles, files: Sequence[MappedFile], *, 
     first_recovered = len(files) - len(files_to_walk(files)) if check_crc is not None else len(files)
 
     def survey(index: int) -> list[pa.RecordBatch]:
+        content = store.content(COMMIT_LOG, files[index].name)
         walk = FileWalk(name=files[index].name, end=files[index].wrote, ended=WalkEnd.LIMIT)
         if index >= first_recovered:
-            walk = lf.walk_log_file(store, files[index], check_crc=bool(check_crc))
-        found = survey_file(index, walk, files[index], store.content(COMMIT_LOG, files[index].name))
+            walk = lf.walk_log_file(content, files[index], check_crc=bool(check_crc))
+        found = survey_file(index, walk, files[index], content)
         return [pa.RecordBatch.from_pylist([asdict(found)], schema=_ARROW)]
 
     rows = of_items(tasks, range(len(files)), survey, _DDL).rows()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.files.store_files import StoreFiles
+from store_format.big_endian import Bytes
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.errors import NotAStoreError
 from store_format.files.files import Entry
@@ -141,15 +142,15 @@ def _load(store: StoreFiles, entries: Sequence[Entry], size: int, *folder: str) 
     return files
 
 
-def walk_log_file(store: StoreFiles, file: MappedFile, *, check_crc: bool) -> FileWalk:
-    """The walk over one file of the commit log, as recovery does it."""
-    end, ended = walk_checked(store.content(COMMIT_LOG, file.name), file.length, check_crc=check_crc)
+def walk_log_file(content: Bytes, file: MappedFile, *, check_crc: bool) -> FileWalk:
+    """The walk over one file of the commit log, which has the bytes `content`, as recovery does it."""
+    end, ended = walk_checked(content, file.length, check_crc=check_crc)
     return FileWalk(name=file.name, end=end, ended=ended)
 
 
 def recover_log(store: StoreFiles, files: tuple[MappedFile, ...], *, check_crc: bool) -> RecoveredLog:
     """The commit log after a clean shutdown and load."""
-    walks = [walk_log_file(store, file, check_crc=check_crc) for file in files_to_walk(files)]
+    walks = [walk_log_file(store.content(COMMIT_LOG, file.name), file, check_crc=check_crc) for file in files_to_walk(files)]
     return recover_normally(files, walks)
 
 
