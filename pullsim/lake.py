@@ -366,11 +366,11 @@ class Lake:
 
     def _done_here(self, work: Callable[[OpenedBroker], T], does: str, broker: str | None) -> T | None:
         """The result of work on a broker without Spark; None where Spark has to do it."""
-        from pipeline.files.store_files import is_uri
+        from pipeline.files.store_files import is_local_or_s3
         from pipeline.lake.opened_broker import OpenedBroker
         from pipeline.tasks.small_work import done_here
 
-        if self._engine == "spark" or is_uri(self.path):
+        if self._engine == "spark" or not is_local_or_s3(self.path):
             return None
         return done_here(lambda: work(OpenedBroker.of(None, self.path, broker)), does, lambda _: None)
 
@@ -378,10 +378,10 @@ class Lake:
         self, answer: Callable[[OpenedBroker], object], path: str | None, broker: str | None, options: ReplayOptions
     ) -> bool:
         """Whether the driver answered the requests of a file, or captured pulls, because they are few."""
-        from pipeline.files.store_files import is_uri
+        from pipeline.files.store_files import is_local_or_s3
         from pipeline.replay.small_replay import answered_here
 
-        if self._engine == "spark" or is_uri(self.path) or is_uri(path or ""):
+        if self._engine == "spark" or not (is_local_or_s3(self.path) and is_local_or_s3(path or "")):
             return False
         return answered_here(answer, self.path, broker, path, options=options, reads="lines", tell=lambda _: None) is not None
 

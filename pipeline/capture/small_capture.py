@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from collections.abc import Callable
 
 from pipeline.capture.capture_job import Captured, broker_of, run_capture
-from pipeline.files.store_files import is_uri, local_path
+from pipeline.files.store_files import file_size, is_local_or_s3
 from pipeline.lake.lake import Lake
 from pipeline.tasks import small_work
 
@@ -52,6 +51,6 @@ def read_small_capture(
 
 
 def _why_not_small(lake_root: str, path: str) -> str | None:
-    if is_uri(lake_root) or is_uri(path):
-        return "the capture and the lake must be local"
-    return f"the capture has more than {_MOST_BYTES >> 20} MiB" if os.path.getsize(local_path(path)) > _MOST_BYTES else None
+    if not (is_local_or_s3(lake_root) and is_local_or_s3(path)):
+        return "the capture and the lake must be local, or on S3"
+    return f"the capture has more than {_MOST_BYTES >> 20} MiB" if (file_size(path) or 0) > _MOST_BYTES else None

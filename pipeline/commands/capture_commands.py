@@ -28,7 +28,7 @@ def capture_command(file: str, lake: str, broker: str | None, engine: Engine) ->
     Each PULL_MESSAGE becomes a row of pull_request, with the broker's answer. Committed and queried offsets go to offset_history,
     orders of the broker to reset them to offset_reset, subscriptions of heartbeats to subscription, bytes that cannot be read to
     bad_request. Reading the same FILE again replaces its rows.
-    Spark is not needed for a small FILE that the local lake does not have; --master and --conf ask for Spark.
+    Spark is not needed for a small FILE that the lake, local or on S3, does not have; --master and --conf ask for Spark.
     """
     from pipeline.capture.capture_job import broker_of, run_capture
     from pipeline.capture.small_capture import read_small_capture

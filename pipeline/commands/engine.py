@@ -53,8 +53,15 @@ class Engine:
 
     @property
     def may_work_here(self) -> bool:
-        """Whether this process may do work that is small without Spark: nobody asked for Spark, and all paths are local."""
-        return not self.is_spark_given and not given_uris()
+        """Whether this process may do work that is small without Spark: nobody asked for Spark, and all paths are local or on S3."""
+        if self.is_spark_given:
+            return False
+        uris = given_uris()
+        if not uris:
+            return True
+        from pipeline.files.object_store import is_s3
+
+        return all(map(is_s3, uris))
 
     def tell(self, line: str) -> None:
         """Print a line about what does the work, where --verbose is given."""
@@ -201,10 +208,11 @@ def _open_stores(conf: dict[str, str]) -> dict[str, str]:
     uris = given_uris()
     if not uris and not any(name.startswith(_OF_S3) for name in conf):
         return conf
-    from pipeline.files.object_store import is_s3, require_bucket, take_settings
+    from pipeline.files.object_store import is_s3, require_bucket, s3_path, take_settings
 
     rest = take_settings(conf)
-    for uri in filter(is_s3, uris):
+    # a bucket is looked at once, however many paths are in it
+    for uri in {s3_path(uri).split("/")[2]: uri for uri in reversed(uris) if is_s3(uri)}.values():
         require_bucket(uri)
     return rest
 

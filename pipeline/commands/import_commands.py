@@ -75,7 +75,7 @@ def import_command(
     """Read a broker's STORE directory into Delta tables, in the state after the broker's load and start, or as it is.
 
     STORE is only read. If the lake already has the broker, the import replaces its rows; else it adds the broker. Spark is
-    not needed for a small store where the lake is local and has no other broker; --master and --conf ask for Spark.
+    not needed for a small store where the lake has no other broker, both local or on S3; --master and --conf ask for Spark.
 
     With --follow, the command adds new messages, batch by batch, until Ctrl-C or SIGTERM. If the broker truncated its log or deleted files
     of it, the whole store is imported again, and the table follow_event has the reason. Index files, the checkpoint and bytes that are no

@@ -76,7 +76,8 @@ def export_command(
     """Write the tables of a broker as a STORE directory, with every byte and the files' times.
 
     The result is the imported store, or its state after the broker's start. STORE is a local directory that does not exist yet or is empty;
-    it appears only when it is complete. Spark is not needed for a small store of a local lake; --master and --conf ask for Spark.
+    it appears only when it is complete. Spark is not needed for a small store of a lake that is local or on S3; --master and --conf ask
+    for Spark.
 
     With --topic, --from or --to the result is a smaller store that a broker loads: messages keep their queue offsets and get new offsets in
     the commit log, and so new message ids. A time is ISO 8601, in UTC unless it names a zone, or @ms since 1970.
@@ -106,14 +107,14 @@ def _export_with_spark(
     from pipeline.export.export_part import export_part
     from pipeline.export.export_store import export_store
     from pipeline.export.part_plan import Bound, Part
-    from pipeline.files.store_files import is_uri
+    from pipeline.files.store_files import is_local_or_s3
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.lake.session import INTERPRETED_PLANS
 
     part = Part(topics=topics, first=first and Bound(*first), after=after and Bound(*after))
     is_whole = part == Part()
     # Spark itself reads what says where the rows are, and those only that its tasks cannot
-    plans = INTERPRETED_PLANS if is_whole and not is_uri(lake) else {}
+    plans = INTERPRETED_PLANS if is_whole and is_local_or_s3(lake) else {}
     with replace(engine, conf=plans | engine.conf).session(
         "short" if is_whole else "long", reads=lake, broker=broker, workers=True
     ) as spark:
@@ -175,12 +176,11 @@ def _checking(engine: Engine, store: str, lake: str | None, broker: str | None) 
     """What checks the files, how many tasks run at once, and the broker of the lake: this process where a small store is checked alone."""
     if lake is None and engine.may_work_here:
         from pipeline.files.given_files import require_store
-        from pipeline.files.store_files import local_path
         from pipeline.tasks.small_work import is_small_store
         from pipeline.tasks.work import DriverTasks
 
         require_store(store)
-        if is_small_store(local_path(store)):
+        if is_small_store(store):
             yield DriverTasks(), 1, None
             return
     with engine.session("short" if lake is None else "long", reads=lake, broker=broker, store=store, workers=True) as spark:

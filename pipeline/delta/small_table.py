@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from deltalake.table import ProtocolVersions
 
 from pipeline.files.object_store import is_s3, s3_access
-from pipeline.files.store_files import filesystem_of, is_uri
+from pipeline.files.store_files import filesystem_of, is_local_or_s3
 
 # deltalake 1.6 decodes the percent-encoding of a path twice, takes a backslash for a slash, and refuses control characters
 _MISREAD = re.compile(r"[%\\\x00-\x1f\x7f]")
@@ -32,7 +32,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 def has_plain_path(path: str) -> bool:
     """Whether deltalake can open the table at `path`: it lies in a local folder or on S3, and deltalake reads its name as it is."""
-    return (is_s3(path) or not is_uri(path)) and not _MISREAD.search(path)
+    return is_local_or_s3(path) and not _MISREAD.search(path)
 
 
 def place_of(path: str) -> tuple[str, dict[str, str] | None]:

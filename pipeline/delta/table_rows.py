@@ -27,16 +27,18 @@ def dataset_of(schema: pa.Schema, files: Sequence[str], adds: pa.Table) -> ds.Da
     Args:
         schema: columns of the table; a column that a file lacks is NULL.
         files: paths of the files, at least one.
-        adds: a row for each file, with its partition values in columns named PARTITION and the partition column.
+        adds: a row for each file, with its partition values in columns named PARTITION and the partition column, and its `size_bytes`.
     """
     form = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True))
     names = [name.removeprefix(PARTITION) for name in adds.column_names if name.startswith(PARTITION)]
     partitions = {name: adds[PARTITION + name].cast(schema.field(name).type) for name in names}
     filesystem = filesystem_of(files[0])[0]
     fragments = []
-    for row, path in enumerate(files):
+    for row, (path, size) in enumerate(zip(files, adds["size_bytes"].to_pylist(), strict=True)):
         values = (pc.field(name) == column[row] for name, column in partitions.items())
-        fragments.append(form.make_fragment(filesystem_of(path)[1], filesystem, reduce(and_, values, pc.scalar(True))))
+        condition = reduce(and_, values, pc.scalar(True))
+        # with its size, S3 is not asked for it
+        fragments.append(form.make_fragment(filesystem_of(path)[1], filesystem, condition, file_size=size))
     return ds.FileSystemDataset(fragments, schema, form, filesystem)
 
 

@@ -17,7 +17,7 @@ def export_small_store(
     """Export the store of one broker without Spark, where it is small and the driver can read all of its tables.
 
     Args:
-        lake_root: local directory of the lake.
+        lake_root: directory or URI of the lake.
         name: the broker's name; None for the lake's only broker.
         store: as of `export_store`.
         run_id: id of this run.

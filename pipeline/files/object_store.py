@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from store_format.errors import UnusableInputError
@@ -46,6 +47,11 @@ _ANY_REGION = "us-east-1"
 _CONNECT_SECONDS, _REQUEST_SECONDS, _FIRST_TRIES, _TRIES = 3, 60, 2, 5
 _REFUSED = re.compile(r"ACCESS_DENIED|SIGNATURE|INVALID_ACCESS_KEY|TOKEN|HTTP status 403|NotFound Message: No user")
 _NO_BUCKET = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket")
+
+
+# A file of less than 5 MB is one PUT then, instead of three requests. Errors in opening are raised by the
+# close. pyarrow 20 has no such option.
+_ONE_PUT = {"allow_delayed_open": True} if int(pa.__version__.partition(".")[0]) >= 21 else {}
 
 
 class ObjectStoreError(UnusableInputError, ValueError):
@@ -222,6 +228,7 @@ def _filesystem(access: S3Access, tries: int) -> pafs.S3FileSystem:
         connect_timeout=_CONNECT_SECONDS,
         request_timeout=_REQUEST_SECONDS,
         retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=tries),
+        **_ONE_PUT,
     )
 
 

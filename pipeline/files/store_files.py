@@ -34,6 +34,11 @@ def is_uri(path: str) -> bool:
     return "://" in path and not path.startswith("file://")
 
 
+def is_local_or_s3(path: str) -> bool:
+    """Whether a path is local or on S3: one process reads and writes files there without Spark."""
+    return is_s3(path) or not is_uri(path)
+
+
 def require_local(path: str) -> None:
     """Check that a path is local.
 
@@ -70,6 +75,13 @@ def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
         return _hdfs(path)
     filesystem: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(path) if is_uri(path) else (pafs.LocalFileSystem(), local_path(path))
     return filesystem
+
+
+def file_size(path: str) -> int | None:
+    """The bytes of the file at a path or URI; None where there is none."""
+    filesystem, inside = filesystem_of(path)
+    size: int | None = filesystem.get_file_info(inside).size
+    return size
 
 
 def _hdfs(path: str) -> tuple[pafs.FileSystem, str]:

@@ -81,10 +81,11 @@ def survey_log(tasks: Tasks, store: StoreFiles, files: Sequence[MappedFile], *, 
 
     def surveys(items: Batches) -> Batches:
         for index in items_of(items, range(len(files))):
+            content = store.content(COMMIT_LOG, files[index].name)
             walk = FileWalk(name=files[index].name, end=files[index].wrote, ended=WalkEnd.LIMIT)
             if index >= first_recovered:
-                walk = lf.walk_log_file(store, files[index], check_crc=bool(check_crc))
-            found = survey_file(index, walk, files[index], store.content(COMMIT_LOG, files[index].name))
+                walk = lf.walk_log_file(content, files[index], check_crc=bool(check_crc))
+            found = survey_file(index, walk, files[index], content)
             yield pa.RecordBatch.from_pylist([asdict(found)], schema=_ARROW)
 
     parts = tasks.at_once(range(len(files)))

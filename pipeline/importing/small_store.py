@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pipeline.delta.delta_sql import Placement
 from pipeline.delta.small_table import has_plain_path
-from pipeline.files.store_files import is_uri, local_path
+from pipeline.files.store_files import is_local_or_s3
 from pipeline.importing.import_store import Imported
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
@@ -60,11 +60,11 @@ def import_small_store(
 
 def _why_not_small(lake_root: str, store_path: str, layout: Layout | None) -> str | None:
     """Why Spark has to import, by the places and the layout; None where they name no reason."""
-    if is_uri(lake_root) or is_uri(store_path):
-        return "the store and the lake must be local folders"
+    if not (is_local_or_s3(lake_root) and is_local_or_s3(store_path)):
+        return "the store and the lake must be local folders, or on S3"
     if layout == "clustered":
         return "the layout is clustered"
-    if not small_work.is_small_store(local_path(store_path)):
+    if not small_work.is_small_store(store_path):
         return f"the store has more than {size_text(small_work.MOST_BYTES)}, or more than {small_work.MOST_FILES:,} files"
     return None
 
@@ -73,7 +73,7 @@ def _why_spark_writes(lake: Lake, broker: str) -> str | None:
     """Why Spark has to import, by the lake's tables; None where the driver writes them."""
     if not has_plain_path(lake.root):
         return "deltalake does not open the lake's path"
-    writer = LakeWriter(lake, run_id="", what="import", broker=broker)
+    writer = LakeWriter(lake, run_id="", what="import", broker=broker, only_looks=True)
     if writer.others:
         return "the lake has other brokers"
     table = next((table for table in IMPORTED if writer.replacing_writer(table, _PLACEMENT) is None), None)

@@ -26,8 +26,8 @@ def undispatched_records(tasks: Tasks, store: StoreFiles, files: tuple[MappedFil
 
 
 def _records(store: StoreFiles, file: MappedFile, reput_from: int) -> int:
-    content = store.content(COMMIT_LOG, file.name)
     at, found = max(reput_from - file.from_offset, 0), 0
+    content = store.stretch(at, file.wrote, file.length, COMMIT_LOG, file.name)
     while True:
         part = walk(content, at, file.wrote, WALK_BATCH)
         kinds = rc.prefixes(content, part.positions)["sysFlag"] & TRANSACTION_ROLLBACK_TYPE

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from pipeline.delta.small_table import files_with
-from pipeline.files.store_files import is_uri
+from pipeline.files.store_files import filesystem_of
 from pipeline.lake.lake import Lake
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import tasks_at_once
@@ -43,7 +43,7 @@ def rows_for_tasks(
     """The work of tasks, and a function that turns a task's batches into batches of the broker's rows with `columns`.
 
     Rows with near values of `column` are in the same task or in neighbouring tasks, so that a task writes to one part of the output.
-    Spark reads the table itself if it is not on a local or shared file system, or if its files alone do not have its rows.
+    Spark reads the table itself if it is neither on a local or shared file system nor on S3, or if its files alone do not have its rows.
 
     Raises:
         NoSessionError: only Spark can read the table, and there is no session.
@@ -66,12 +66,24 @@ def plain_files(broker: OpenedBroker, table: Table) -> list[str] | None:
 
 
 def plain_table(lake: Lake, table: Table) -> DeltaTable | None:
-    """A written table whose files any process opens by their paths; None where only Spark can read the table.
+    """A written table whose files any process opens with `parquet_file`; None where only Spark can read the table.
 
     Raises:
         LakeError: the table's log is damaged.
     """
-    return None if is_uri(lake.root) else lake.opened(table)
+    return lake.opened(table)
+
+
+@contextmanager
+def parquet_file(path: str) -> Iterator[pa.NativeFile]:
+    """The Parquet file at a path or URI, opened for reading; errors of the block are those of `named_in_errors`.
+
+    On S3, the opening asks for the file's length. So a file whose footer is read first is opened once.
+    """
+    with named_in_errors(path):
+        filesystem, inside = filesystem_of(path)
+        with filesystem.open_input_file(inside) as file:
+            yield file
 
 
 def _places(paths: list[str], column: str) -> dict[str, tuple[int, int]]:
@@ -101,8 +113,8 @@ def split_among(files: dict[str, tuple[int, int]], tasks: int) -> list[list[str]
 
 def _first_value_and_size(column: str, path: str) -> tuple[int, int]:
     """The least value of `column` in a file, and the file's uncompressed size in bytes."""
-    with named_in_errors(path):
-        file = pq.read_metadata(path)
+    with parquet_file(path) as opened:
+        file = pq.read_metadata(opened)
         size = sum(file.row_group(group).total_byte_size for group in range(file.num_row_groups))
         return min((one.min for one in _statistics(file, column)), default=0), size
 
@@ -139,13 +151,13 @@ def _rows_of_tasks(paths: list[list[str]], broker: str, columns: tuple[str, ...]
 
 
 def _rows_of_file(path: str, broker: str, columns: tuple[str, ...]) -> Batches:
-    with named_in_errors(path):
-        found = pq.read_metadata(path)
+    with parquet_file(path) as opened:
+        found = pq.read_metadata(opened)
         missing = {"brokerName", *columns} - set(found.schema.names)
         if missing:
             raise StoreError(path, "all columns of the table", f"none called {', '.join(sorted(missing))}", hint="import the store again")
         few = [name for name in _FEW_VALUES if name in columns]
-        with pq.ParquetFile(path, metadata=found, read_dictionary=few, page_checksum_verification=True) as file:
+        with pq.ParquetFile(opened, metadata=found, read_dictionary=few, page_checksum_verification=True) as file:
             for batch in file.iter_batches(_rows_a_batch(found), columns=["brokerName", *columns], use_threads=False):
                 yield _of_broker(batch, broker)
 

@@ -57,12 +57,16 @@ def known_jars(packages: str) -> list[str]:
 def keep_jars(packages: str, jars: str) -> None:
     """Keep the paths of the jars that Spark found for packages.
 
+    Nothing is kept where the jar of a package is missing: the JVM of this process was started for other packages, and has their jars only.
+
     Args:
         packages: the setting spark.jars.packages.
         jars: the setting spark.jars after the start; jars that are part of Spark are left out.
     """
     own = {_VERSION.sub("", path.name) for path in _JARS_OF_SPARK.glob("*.jar")}
     paths = [jar.removeprefix("file://") for jar in jars.split(",")]
+    if not {"{}_{}-{}.jar".format(*package.split(":")) for package in packages.split(",")} <= set(map(os.path.basename, paths)):
+        return
     needed = [path for path in paths if _artifact(path) not in own]
     kept = _kept_jars(packages)
     with contextlib.suppress(OSError):

@@ -134,10 +134,12 @@ class Lake:
         return self.remembered(table.name, [table], lambda: read.load(self.path(table.name)))
 
     def rows(self, table: Table) -> pa.Table:
-        """All rows of a small table at this version of the lake, read by the driver."""
+        """All rows of a small table at this version of the lake, read by the driver, once for a version of the table."""
         version = self.at.tables.get(table.name)
         self.read.add(table.name)
-        return arrow_schema(table).empty_table() if version is None else self._rows_at(table, version)
+        if version is None:
+            return arrow_schema(table).empty_table()
+        return self.remembered(f"rows of {table.name}", [table], lambda: self._rows_at(table, version))
 
     def rows_with(self, table: Table, wanted: Wanted, columns: Sequence[str], any_of: Sequence[Wanted] = ()) -> pa.Table:
         """The rows of a table of any size that have wanted values, read by the driver; as `table_rows.rows_with`.

@@ -103,13 +103,14 @@ class LakeWriter:
     On S3, no run of another process writes to the lake from the making of a LakeWriter to its commit or its end.
     """
 
-    def __init__(self, lake: Lake, *, run_id: str, what: str, broker: str) -> None:
+    def __init__(self, lake: Lake, *, run_id: str, what: str, broker: str, only_looks: bool = False) -> None:
+        """With `only_looks`, the run only asks who can write which tables; it waits for no other process then."""
         self.lake = lake
         self.run_id, self.what, self.broker = run_id, what, broker
         self._versions: dict[str, int] = {}
         self._looking: threading.Thread | None = None
         self._alone: WritesAlone | None = None
-        if is_s3(lake.root):
+        if is_s3(lake.root) and not only_looks:
             from pipeline.lake.driver_lock import write_alone  # noqa: PLC0415 (executors import this module without obstore)
 
             self._alone = write_alone(lake.root, run_id, what)

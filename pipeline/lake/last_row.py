@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from pipeline.delta.small_table import files_with, greatest_in_files
-from pipeline.lake.data_files import named_in_errors, plain_table
+from pipeline.lake.data_files import parquet_file, plain_table
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema.table import Table
 
@@ -46,8 +46,8 @@ def last_row(broker: OpenedBroker, table: Table, columns: tuple[str, ...]) -> tu
 
 
 def _last_of_file(path: str, broker: str, columns: tuple[str, ...]) -> tuple[Any, ...] | None:
-    with named_in_errors(path):
-        rows = pq.read_table(path, columns=["brokerName", *columns], partitioning=None, page_checksum_verification=True)
+    with parquet_file(path) as file:
+        rows = pq.read_table(file, columns=["brokerName", *columns], partitioning=None, page_checksum_verification=True)
     ours = rows.filter(pc.equal(rows["brokerName"], broker))
     if not len(ours):
         return None

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.lake.data_files import FOOTERS_AT_ONCE, named_in_errors, plain_files
+from pipeline.files.store_files import filesystem_of
+from pipeline.lake.data_files import FOOTERS_AT_ONCE, named_in_errors, parquet_file, plain_files
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import tasks_at_once
 from pipeline.replay.touched_segments import TouchedSegments
@@ -124,7 +125,7 @@ class _SegmentFiles:
 
 def _places(broker: str, number: int, path: str) -> pa.Table:
     """The index of one file: topic, queueId, segment and place of the broker's rows."""
-    with named_in_errors(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with parquet_file(path) as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
         rows = file.read(["brokerName", *_SEGMENT], use_threads=False)
     places = pa.array((number << _ROW_BITS) + np.arange(len(rows)), pa.int64())
     return rows.append_column("place", places).filter(pc.equal(rows["brokerName"], broker)).drop_columns(["brokerName"])
@@ -150,7 +151,8 @@ class _OpenFile:
     def __init__(self, path: str) -> None:
         self.path = path
         with named_in_errors(path):
-            self._file = pq.ParquetFile(path, page_checksum_verification=True)
+            filesystem, inside = filesystem_of(path)
+            self._file = pq.ParquetFile(inside, filesystem=filesystem, page_checksum_verification=True)
             groups = (self._file.metadata.row_group(number).num_rows for number in range(self._file.num_row_groups))
         self._starts = list(accumulate(groups, initial=0))
         self._group = -1

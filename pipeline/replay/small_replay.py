@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
-from pipeline.files.store_files import local_path
+from pipeline.files.store_files import file_size
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.driver_answers import only_spark_answers
 from pipeline.replay.driver_replay import MOST_QUEUE_ENTRIES
@@ -40,7 +39,7 @@ def answered_here(
 
     Args:
         answer: answers requests; raises NoSessionError before it writes anything, if only Spark can.
-        lake_root: local directory of the lake.
+        lake_root: directory or URI of the lake.
         name: the broker's name; None for the lake's only broker.
         requests_path: path of the request file; None for captured pulls.
         options: of the replay.
@@ -66,8 +65,8 @@ def _why_not_small(broker: OpenedBroker, requests_path: str | None, options: Rep
     if requests_path is None:
         if broker.lake.count(ct.PULL_REQUEST) > _MOST_PULLS:
             return f"more than {_MOST_PULLS:,} pulls are captured"
-    elif os.path.isfile(local_path(requests_path)):
-        size, most = os.path.getsize(local_path(requests_path)), _MOST_REQUEST_BYTES if reads == "queues" else _MOST_LINE_BYTES
+    else:
+        size, most = file_size(requests_path) or 0, _MOST_REQUEST_BYTES if reads == "queues" else _MOST_LINE_BYTES
         if size > most:
             return f"the file has more than {most >> 20} MiB"
     if size <= _FEW_REQUEST_BYTES:

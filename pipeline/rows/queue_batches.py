@@ -140,8 +140,8 @@ class QueueReader:
 
     def units(self, queue_file: QueueFile) -> Units:
         """The entries in use of a queue file."""
-        content = self.store.content(paths.CONSUME_QUEUE, queue_file.topic, str(queue_file.queue_id), queue_file.file.name)
-        return units_of(content[: queue_file.file.wrote])
+        path = (paths.CONSUME_QUEUE, queue_file.topic, str(queue_file.queue_id), queue_file.file.name)
+        return units_of(self.store.part(0, queue_file.file.wrote, *path))
 
     def look_up(self, units: Units) -> EntriesInLog:
         """The bytes of the entries in the commit log."""

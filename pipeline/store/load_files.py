@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pipeline.files.store_files import StoreFiles
+from store_format.big_endian import Bytes
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.errors import NotAStoreError
 from store_format.files.files import Entry
@@ -25,6 +27,8 @@ from store_format.store.recover_by_queues import RECOVER
 from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, recover_normally
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, STORE_FOLDERS
 
+# files of a queue that recovery reads; truncation and the search for the min offset mostly read the same ones
+_RECOVERED_FILES = 3
 # number of topics whose files give the length of queue files, if the setting is not given
 SAMPLED_TOPICS = 64
 
@@ -141,15 +145,15 @@ def _load(store: StoreFiles, entries: Sequence[Entry], size: int, *folder: str) 
     return files
 
 
-def walk_log_file(store: StoreFiles, file: MappedFile, *, check_crc: bool) -> FileWalk:
-    """The walk over one file of the commit log, as recovery does it."""
-    end, ended = walk_checked(store.content(COMMIT_LOG, file.name), file.length, check_crc=check_crc)
+def walk_log_file(content: Bytes, file: MappedFile, *, check_crc: bool) -> FileWalk:
+    """The walk over one file of the commit log, which has the bytes `content`, as recovery does it."""
+    end, ended = walk_checked(content, file.length, check_crc=check_crc)
     return FileWalk(name=file.name, end=end, ended=ended)
 
 
 def recover_log(store: StoreFiles, files: tuple[MappedFile, ...], *, check_crc: bool) -> RecoveredLog:
     """The commit log after a clean shutdown and load."""
-    walks = [walk_log_file(store, file, check_crc=check_crc) for file in files_to_walk(files)]
+    walks = [walk_log_file(store.content(COMMIT_LOG, file.name), file, check_crc=check_crc) for file in files_to_walk(files)]
     return recover_normally(files, walks)
 
 
@@ -181,8 +185,12 @@ class LoadedQueue:
 def recover_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes, log: LogBounds | None) -> LoadedQueue:
     """A queue after load; with `log` None after recover only, before it is truncated at the log's end."""
 
+    @lru_cache(_RECOVERED_FILES)
+    def units(name: str) -> cq.Units:
+        return cq.units_of(store.content(CONSUME_QUEUE, topic, str(queue_id), name))
+
     def read(file: MappedFile) -> cq.Units:
-        return cq.units_of(store.content(CONSUME_QUEUE, topic, str(queue_id), file.name))
+        return units(file.name)
 
     recovered = cq.recover(load_queue(store, topic, queue_id, sizes), read)
     recovered_physic_offset, recovered_max_offset = recovered.max_physic_offset, recovered.max_offset

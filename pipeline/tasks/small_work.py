@@ -6,6 +6,9 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
+import pyarrow.fs as pafs
+
+from pipeline.files.store_files import filesystem_of, is_uri, local_path
 from pipeline.tasks.work import NoSessionError
 
 Done = TypeVar("Done")
@@ -42,12 +45,16 @@ def require_small(reason: str | None, does: str, tell: Callable[[str], None]) ->
 
 
 def is_small_store(path: str) -> bool:
-    """Whether one process is done with the store in a local folder before the tasks of a session on a few cores.
+    """Whether one process is done with the store in a folder, local or at a URI, before the tasks of a session on a few cores.
 
-    The bytes that the store has on disk, and its files and folders, are few then; log files have holes where nothing was written.
+    The bytes that the store has on disk, and its files and folders, are few then. Local log files have holes where nothing was written.
     """
+    if is_uri(path):
+        filesystem, inside = filesystem_of(path)
+        infos = filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True, recursive=True))
+        return len(infos) <= MOST_FILES and sum(info.size or 0 for info in infos) <= MOST_BYTES
     used = found = 0
-    for folder, _, names in os.walk(path):
+    for folder, _, names in os.walk(local_path(path)):
         found += 1 + len(names)
         for name in names[:MOST_FILES]:
             try:

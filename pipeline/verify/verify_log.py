@@ -120,10 +120,10 @@ class LogFiles:
                 yield file, self.opened.content(file), part
 
 
-def verify_log_file(store: StoreFiles, file: MappedFile, *, is_last: bool) -> Checked:
+def verify_log_file(opened: OpenLog, file: MappedFile, *, is_last: bool) -> Checked:
     """Walk the records of a file, write each record again from its columns, and compare the bytes."""
     found = Checked(f"{COMMIT_LOG}/{file.name}", COMMIT_LOG, file.length)
-    content = store.content(COMMIT_LOG, file.name)
+    content = opened.content(file)
     end, ended = 0, None
     for part in walks(content, file.length):
         end, ended = part.end, part.ended

@@ -103,7 +103,7 @@ class Plan:
                 yield from self._topic(topic, self.topics[task])
             return
         task -= len(self.topics)
-        yield verify_log_file(self.log.store, self.log_files[task], is_last=task >= len(self.log.files) - 1)
+        yield verify_log_file(self.log.opened, self.log_files[task], is_last=task >= len(self.log.files) - 1)
 
     def _topic(self, topic: str, share: Topics) -> Iterator[Checked]:
         store = self.log.store

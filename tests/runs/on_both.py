@@ -35,6 +35,7 @@ COMMANDS = {
     "follow": ("import", "{at}/store", "--lake", "{at}/followed", "--broker-name", "b", "--follow", "--once"),
     "followed": ("sql", "--lake", "{at}/followed", "SELECT topic, count(*) FROM consume_queue GROUP BY ALL ORDER BY ALL"),
 }
+ANSWERED_WITHOUT_SPARK = {"lag", "sql", "report"}
 # the store, which the broker's cleaning left, has findings
 CODES = {"verify": 1}
 # name -> exit code, stdout, stderr
@@ -57,10 +58,17 @@ def all_files(tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Pa
 
 
 def on_both(local: Path, remote: str, environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Done]:
-    """What the commands printed in the folder `local`, and in its copy at the URI `remote`; what they export is the same."""
+    """What the commands printed in the folder `local`, and in its copy at the URI `remote`; what they export is the same.
+
+    At the URI, Spark does what the driver alone could do, too; tests/house/test_on_s3.py has the driver.
+    """
     outs = [tmp_path_factory.mktemp(f"out{number}", numbered=False) for number in range(2)]
-    places = zip((str(local), remote), outs, strict=True)
-    commands = [[part.format(at=at, out=out) for part in one] for at, out in places for one in COMMANDS.values()]
+    places = zip((str(local), remote), outs, ((), ("--master", "local[2]")), strict=True)
+    commands = [
+        [*(part.format(at=at, out=out) for part in one), *(() if one[0] in ANSWERED_WITHOUT_SPARK else by_spark)]
+        for at, out, by_spark in places
+        for one in COMMANDS.values()
+    ]
     commands.append(["export", "--lake", f"{remote}/lake", "--broker", "b", f"{remote}/exported"])
     call = [sys.executable, "-m", "tests.runs.commands_in_turn", json.dumps(commands)]
     run = subprocess.run(call, cwd=PROJECT, env=dict(environment), stdout=subprocess.PIPE, text=True, timeout=1800, check=True)

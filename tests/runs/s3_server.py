@@ -1,8 +1,8 @@
 """Starts a real S3 server on loopback, as a process of its own with random credentials.
 
 The server is versitygw 1.8.0 (Apache License 2.0): it checks signatures, and its PUT with `If-None-Match` is atomic, on which commits of
-Delta rest. moto's server checks neither. MinIO is under the AGPL. Without --keep-alive, which answers some of pyarrow's uploads with 400.
-Go's tool builds it once, in minutes, into a folder of the user's cache.
+Delta rest. moto's server checks no signatures. MinIO is under the AGPL. Without --keep-alive, which answers some of pyarrow's uploads
+with 400. Go's tool builds it once, in minutes, into a folder of the user's cache.
 """
 
 from __future__ import annotations

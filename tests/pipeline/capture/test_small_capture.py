@@ -79,8 +79,8 @@ def test_another_file_is_added_and_the_same_one_is_left_to_spark(tmp_path: Path)
 
 def test_what_is_large_or_not_local_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = tmp_path / "lake"
-    assert by_driver("hdfs://nobody/lake", EXAMPLE) == "the capture and the lake must be local"
-    assert by_driver(lake, "hdfs://nobody/traffic.pcap") == "the capture and the lake must be local"
+    assert by_driver("hdfs://nobody/lake", EXAMPLE) == "the capture and the lake must be local, or on S3"
+    assert by_driver(lake, "hdfs://nobody/traffic.pcap") == "the capture and the lake must be local, or on S3"
     assert "needs Spark" in str(by_driver(tmp_path / "50%", EXAMPLE))
     monkeypatch.setattr(small_capture, "_MOST_BYTES", 1 << 10)
     assert by_driver(lake, EXAMPLE) == "the capture has more than 0 MiB"

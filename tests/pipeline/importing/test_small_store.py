@@ -138,7 +138,7 @@ def test_spark_imports_what_only_spark_writes(clustered: Path, tmp_path: Path, m
     store, lake = clustered / "store", tmp_path / "lake"
     assert by_driver(lake, store, layout="clustered") == "the layout is clustered"
     assert by_driver(tmp_path / "50%", store) == "deltalake does not open the lake's path"
-    assert by_driver("hdfs://nobody/lake", store) == "the store and the lake must be local folders"
+    assert by_driver("hdfs://nobody/lake", store) == "the store and the lake must be local folders, or on S3"
     assert by_driver(clustered / "lake", store, BROKER) == "only Spark writes the table commit_log of this lake"
     assert isinstance(by_driver(lake, store), Imported)
     assert by_driver(lake, store, broker="another") == "the lake has other brokers"

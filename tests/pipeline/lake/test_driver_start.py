@@ -62,6 +62,13 @@ def test_jars_that_spark_brings_are_left_out(tmp_path: Path) -> None:
     assert known_jars(PACKAGES) == paths[:1]
 
 
+def test_jars_of_other_packages_are_not_kept(tmp_path: Path) -> None:
+    """A second session of a process has the jars of the first one, whatever it asks for."""
+    path = jar(tmp_path / "ivy", OURS)
+    keep_jars(f"{PACKAGES},org.apache.hadoop:hadoop-aws:3.5.0", path)
+    assert known_jars(f"{PACKAGES},org.apache.hadoop:hadoop-aws:3.5.0") == []
+
+
 def leaving(java_home: Path) -> Path:
     """The archive that a JVM of this home is told to leave."""
     option, _, path = archive_option(leave=True).partition("=")

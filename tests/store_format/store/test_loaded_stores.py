@@ -140,5 +140,7 @@ def test_a_walk_that_ends_on_the_last_blank_ends_the_log_before_it(small_store: 
     recovered = lf.recover_log(store, files, check_crc=True)
     assert (recovered.max_offset, len(recovered.files)) == (393012, 6)
     assert recovered.ended == FileWalk(
-        name="00000000000000327680", end=393012 - 327680, ended=lf.walk_log_file(store, files[5], check_crc=True).ended
+        name="00000000000000327680",
+        end=393012 - 327680,
+        ended=lf.walk_log_file(store.content("commitlog", files[5].name), files[5], check_crc=True).ended,
     )
