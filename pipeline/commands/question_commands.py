@@ -120,8 +120,7 @@ def explain_command(
         pull = asked or captured_pull(opened, request_id or "", merged)
         return explain(opened, pull, merged), None if versus is None else differences_to(opened, pull, merged, BrokerVersion(versus))
 
-    may_explain_here = engine.may_work_here and versus is None
-    found = done_here(partial(explained, None), "explains", engine.tell) if may_explain_here else None
+    found = done_here(partial(explained, None), "explains", engine.tell) if engine.may_work_here else None
     if found is None:
         with engine.session(reads=lake, broker=broker) as spark:
             found = explained(spark)

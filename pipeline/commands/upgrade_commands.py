@@ -56,8 +56,11 @@ def upgrade_command(
 
     The exit code is 1 if the answer to a pull differs in what a client sees.
     """
+    from pipeline.files.given_files import require_input, require_store
     from pipeline.lake.opened_broker import OpenedBroker
-    from pipeline.upgrade.upgrade_job import run_upgrade
+    from pipeline.replay.replay_run import ReplayOptions
+    from pipeline.replay.small_replay import answered_here
+    from pipeline.upgrade.upgrade_job import Upgrade, run_upgrade
     from pipeline.upgrade.upgrade_text import as_json, outcome_rows, show
 
     versions = BrokerVersion(earlier), BrokerVersion(later)
@@ -65,10 +68,9 @@ def upgrade_command(
         raise click.UsageError(f"--to: expected a later version than --from {earlier}, found {later}")
     ruled = replace(settings, rules=earlier)
     ruled.check()
-    inputs = {"--requests": requests}
-    with engine.session("long", reads=lake, broker=broker, inputs=inputs, store=store, workers=True) as spark:
-        opened = OpenedBroker.of(spark, lake, broker)
-        result = run_upgrade(
+
+    def compared(opened: OpenedBroker) -> Upgrade:
+        return run_upgrade(
             opened,
             requests,
             store,
@@ -77,6 +79,18 @@ def upgrade_command(
             at=at,
             progress=progress_to_stderr,
         )
+
+    result = None
+    if engine.may_work_here:
+        if requests is not None:
+            require_input("--requests", requests)
+        if store is not None:
+            require_store(store)
+        result = answered_here(compared, lake, broker, requests, options=ReplayOptions(), reads="queues", tell=engine.tell)
+    if result is None:
+        inputs = {"--requests": requests}
+        with engine.session("long", reads=lake, broker=broker, inputs=inputs, store=store, workers=True) as spark:
+            result = compared(OpenedBroker.of(spark, lake, broker))
     if form == "json":
         say(json.dumps(as_json(result), ensure_ascii=False))
     elif form == "csv":

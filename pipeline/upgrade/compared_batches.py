@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.replay.entry_colocation import rows_of
+from pipeline.replay.entry_colocation import Row
 from pipeline.replay.kernel_batches import (
     KERNEL_COLUMNS,
     Answering,
@@ -384,10 +384,10 @@ def _answer(values: NDArray[np.int64]) -> dict[str, Any]:
     return {"status": status_name(status), **numbers}
 
 
-def compared_batches(sides: Sides, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Compare the answers to the packed requests of batches in which each key's entries row precedes its requests; gives rows of SCHEMA."""
+def compared_rows(sides: Sides, rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
+    """Compare the answers to packed requests, among which each key's entries row precedes its requests; gives rows of SCHEMA."""
     tally = Tally()
-    for found in requests_with_entries(sides.earlier.answering, rows_of(batches)):
+    for found in requests_with_entries(sides.earlier.answering, rows):
         tally.add(sides, found)
     if tally.counts:
         yield tally.batch()

@@ -1,26 +1,30 @@
-"""Answers the same pulls by the rules of two versions in one set of Spark jobs, and counts the answers that differ by rule."""
+"""Answers the same pulls by the rules of two versions, in one set of Spark jobs or on the driver, and counts what differs by rule."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.lake.opened_broker import OpenedBroker
+from pipeline.replay.driver_replay import requests_after_entries_here
+from pipeline.replay.entry_colocation import Row, by_rows
+from pipeline.replay.kernel_batches import Answering, requests_with_entries
 from pipeline.replay.replay import At, RequestProfile, broker_store, requests_after_entries
 from pipeline.settings.settings import PullSettings
-from pipeline.upgrade.compared_batches import ANY, EXAMPLES, FIELDS, NO_RULE, SCHEMA, SEEN, Sides, compared_batches, seen_fields
+from pipeline.upgrade.compared_batches import ANY, EXAMPLES, FIELDS, NO_RULE, SCHEMA, SEEN, Sides, Tally, compared_rows, seen_fields
 from pipeline.upgrade.min_offsets import min_offsets_under
 from pipeline.upgrade.rule_sets import MinOffsets, RuledSettings, sides_between
 from store_format.broker_version import BrokerVersion
 
-Batches = Callable[[Sides, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+# rule sets, packed requests after their entries -> rows made of them
+Make = Callable[[Sides, Iterator[Row]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,28 +48,38 @@ class RuleSets:
         first, second = (min_offsets_under(broker, version) for version in versions)
         return cls(earlier=earlier, later=later, min_offsets=(first, second))
 
-    def apply(
-        self, broker: OpenedBroker, requests: DataFrame, batches: Batches, schema: str, *, at: At, profile: RequestProfile
-    ) -> DataFrame:
-        """The rows that `batches` makes of the packed requests, which come with their entries, under both rule sets.
+    def apply(self, broker: OpenedBroker, requests: DataFrame, make: Make, schema: str, *, at: At, profile: RequestProfile) -> DataFrame:
+        """The rows that `make` makes of the packed requests, which come with their entries, under both rule sets.
 
         Args:
             broker: the broker whose store answers.
             requests: as for `replay`.
-            batches: called in the tasks.
-            schema: of the rows that `batches` makes.
+            make: called in the tasks.
+            schema: of the rows that `make` makes.
             at: as for `replay`.
             profile: of the requests.
         """
-        # the later version's window decides which entries come along; of filters, the earlier version's conditions are the more
-        both = replace(RuledSettings.of(self.later), own_retry_rules=self.earlier.retry_rules)
+        both = self._both
         parts = requests_after_entries(broker, requests, at=at, settings=both, with_entries=False, profile=profile.under(both))
-        entries = broker_store(broker).entries_a_file
-        frames = [
-            rows.mapInArrow(partial(batches, sides_between(answering, entries, self.earlier, self.later, self.min_offsets)), schema)
-            for answering, rows in parts
-        ]
+        frames = [rows.mapInArrow(partial(by_rows, partial(make, self._sides(broker, answering))), schema) for answering, rows in parts]
         return reduce(DataFrame.unionByName, frames)
+
+    def apply_here(self, broker: OpenedBroker, requests: pa.Table, *, at: At) -> Iterator[tuple[Sides, Iterator[Row]]]:
+        """What `make` gets of few requests, on the driver; arguments as for `apply`.
+
+        Raises:
+            NoSessionError: only Spark can answer.
+        """
+        parts = requests_after_entries_here(broker, requests, at=at, settings=self._both, with_entries=False)
+        return ((self._sides(broker, answering), iter(rows)) for answering, rows in parts)
+
+    @property
+    def _both(self) -> PullSettings:
+        # the later version's window decides which entries come along; of filters, the earlier version's conditions are the more
+        return replace(RuledSettings.of(self.later), own_retry_rules=self.earlier.retry_rules)
+
+    def _sides(self, broker: OpenedBroker, answering: Answering) -> Sides:
+        return sides_between(answering, broker_store(broker).entries_a_file, self.earlier, self.later, self.min_offsets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +126,27 @@ class ComparedPulls:
 
 def compare_pulls(rules: RuleSets, broker: OpenedBroker, requests: DataFrame, *, at: At, profile: RequestProfile) -> ComparedPulls:
     """Answer requests by both rule sets, and count the differences; arguments as for `RuleSets.apply`."""
-    counts = rules.apply(broker, requests, compared_batches, SCHEMA, at=at, profile=profile)
+    counts = rules.apply(broker, requests, compared_rows, SCHEMA, at=at, profile=profile)
     first = F.slice(F.sort_array(F.flatten(F.collect_list("examples"))), 1, EXAMPLES)
     rows = counts.groupBy("rule", "field", "before", "after").agg(F.sum("pulls").alias("pulls"), first.alias("examples")).collect()
+    return _compared(rules, [row.asDict(recursive=True) for row in rows])
+
+
+def compare_pulls_here(rules: RuleSets, broker: OpenedBroker, requests: Iterable[pa.Table], *, at: At) -> ComparedPulls:
+    """As `compare_pulls`, on the driver, some requests after the others.
+
+    Raises:
+        NoSessionError: only Spark can answer.
+    """
+    tally = Tally()
+    for some in requests:
+        for sides, rows in rules.apply_here(broker, some, at=at):
+            for found in requests_with_entries(sides.earlier.answering, rows):
+                tally.add(sides, found)
+    return _compared(rules, tally.batch().to_pylist())
+
+
+def _compared(rules: RuleSets, rows: list[Row]) -> ComparedPulls:
     of_all = [row for row in rows if row["rule"] is None]
     names = sorted({row["rule"] for row in rows if row["rule"] is not None})
     found = [_rule_count(name, [row for row in rows if row["rule"] == name]) for name in names]

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from pipeline.delta.table_rows import Wanted
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay import broker_store, queue_bounds
 from pipeline.schema import tables as t
@@ -19,9 +21,12 @@ from store_format.files.mapped_files import MappedFile
 from store_format.layout import CQ_STORE_UNIT_SIZE, CQ_UNIT
 from store_format.queue.consume_queue import CORRECT_MIN_OFFSET, Units, correct_min_offset, units_of
 
+# queues whose first files the driver reads at once: 6 MB each
+_QUEUES_AT_ONCE = 16
 _SCHEMA = "topic STRING, queueId INT, otherMin BIGINT"
 _ARROW = arrow_of(_SCHEMA)
 _QUEUE = ["topic", "queueId"]
+_COLUMNS = [*_QUEUE, "segment", "fileFirstOffset", "firstQueueOffset", "entryCount", "entries"]
 
 
 def min_offsets_under(broker: OpenedBroker, version: BrokerVersion) -> Mapping[tuple[str, int], int]:
@@ -34,6 +39,8 @@ def min_offsets_under(broker: OpenedBroker, version: BrokerVersion) -> Mapping[t
     if by_search == CORRECT_MIN_OFFSET.of(imported).value:
         return {}
     log_min = broker_store(broker).log_start
+    if not broker.lake.has_session:
+        return _others_here(broker, log_min, by_search)
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     ends = segments.groupBy(*_QUEUE).agg(F.min("fileFirstOffset").alias("firstFile"), F.max("segment").alias("lastSegment"))
     deleted = ends.where((F.col("firstFile") > 0) | F.lit(log_min > 0))
@@ -44,13 +51,28 @@ def min_offsets_under(broker: OpenedBroker, version: BrokerVersion) -> Mapping[t
     def found_in(rows: pa.Table) -> pa.Table:
         return min_offset_of(log_min, by_search, rows)
 
-    found = (
-        wanted.select(*_QUEUE, "segment", "fileFirstOffset", "firstQueueOffset", "entryCount", "entries")
-        .groupBy(*_QUEUE)
-        .applyInArrow(found_in, _SCHEMA)
-    )
+    found = wanted.select(*_COLUMNS).groupBy(*_QUEUE).applyInArrow(found_in, _SCHEMA)
     others = found.join(queue_bounds(broker), _QUEUE).where("otherMin <> minOffset").select(*_QUEUE, "otherMin")
     return {(row["topic"], row["queueId"]): row["otherMin"] for row in others.collect()}
+
+
+def _others_here(broker: OpenedBroker, log_min: int, by_search: bool) -> Mapping[tuple[str, int], int]:
+    """As `min_offsets_under`, on the driver."""
+    places = broker.rows_with(t.CONSUME_QUEUE_SEGMENT, {}, [*_QUEUE, "segment", "fileFirstOffset"])
+    ends = places.group_by(_QUEUE).aggregate([("fileFirstOffset", "min"), ("segment", "max")]).to_pylist()
+    deleted = [end for end in ends if end["fileFirstOffset_min"] > 0 or log_min > 0]
+    found = {}
+    for start in range(0, len(deleted), _QUEUES_AT_ONCE):
+        some = [({name: [end[name]] for name in _QUEUE}, end) for end in deleted[start : start + _QUEUES_AT_ONCE]]
+        firsts = [of_queue | {"fileFirstOffset": [end["fileFirstOffset_min"]]} for of_queue, end in some]
+        lasts = [of_queue | {"segment": [end["segment_max"]]} for of_queue, end in some]
+        queues: Wanted = {name: sorted({end[name] for _, end in some}) for name in _QUEUE}
+        rows = broker.rows_with(t.CONSUME_QUEUE_SEGMENT, queues, _COLUMNS, [*firsts, *lasts])
+        for _, end in some:
+            own = rows.filter((pc.field("topic") == end["topic"]) & (pc.field("queueId") == end["queueId"]))
+            found[end["topic"], end["queueId"]] = min_offset_of(log_min, by_search, own)["otherMin"][0].as_py()
+    known = {(row["topic"], row["queueId"]): row["minOffset"] for row in broker.rows(t.QUEUE).to_pylist()}
+    return {queue: least for queue, least in found.items() if least != known.get(queue, least)}
 
 
 def min_offset_of(log_min: int, by_search: bool, segments: pa.Table) -> pa.Table:

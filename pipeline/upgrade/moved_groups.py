@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as F
 
+from pipeline.embedded.relations import DriverRelations, Relations, SparkRelations
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.entry_colocation import rows_of
+from pipeline.replay.entry_colocation import Row
 from pipeline.replay.kernel_batches import requests_with_entries
 from pipeline.replay.replay import RequestProfile
 from pipeline.requests.packing import Col
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.tasks.computed_once import kept
-from pipeline.upgrade.asked_pulls import committed_pulls
+from pipeline.upgrade.asked_pulls import committed_pulls, committed_pulls_here
 from pipeline.upgrade.compared_batches import Sides, fields_of, kernel_answers, status_name
 from pipeline.upgrade.compared_pulls import RuleSets
 
@@ -31,6 +31,20 @@ _SCHEMA = (
 )
 _ARROW = arrow_of(_SCHEMA)
 _SHOWN = 20
+_WITH_MESSAGES = """
+SELECT * FROM (
+  SELECT *, greatest(
+    least(greatest(goesOnBefore, goesOnAfter), maxOffset) - greatest(least(goesOnBefore, goesOnAfter), minOffset), CAST(0 AS BIGINT)
+  ) AS messages
+  FROM {moved}
+) WHERE messages > 0"""
+_SUMS = f"""
+SELECT count_if(goesOnAfter < goesOnBefore) AS again,
+  coalesce(sum(CASE WHEN goesOnAfter < goesOnBefore THEN messages END), 0) AS again_messages,
+  count_if(goesOnAfter >= goesOnBefore) AS skipped,
+  coalesce(sum(CASE WHEN goesOnAfter >= goesOnBefore THEN messages END), 0) AS skipped_messages
+FROM ({_WITH_MESSAGES})"""
+_MOST = f"{_WITH_MESSAGES} ORDER BY messages DESC, consumerGroup, topic, queueId LIMIT {_SHOWN}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,25 +71,30 @@ class MovedGroups:
 
 def moved_groups(rules: RuleSets, broker: OpenedBroker) -> MovedGroups:
     """Answer the first pull of each group on each queue by both rule sets."""
+    if not broker.lake.has_session:
+        return _moved_groups_here(rules, broker)
     pulls = committed_pulls(broker)
     moved = rules.apply(broker, pulls, _moved, _SCHEMA, at="snapshot", profile=RequestProfile(into_messages=False, far=False))
-    low, high = F.least("goesOnBefore", "goesOnAfter"), F.greatest("goesOnBefore", "goesOnAfter")
-    messages = F.greatest(F.least(high, "maxOffset") - F.greatest(low, "minOffset"), F.lit(0).cast("BIGINT"))
-    with kept(moved.withColumn("messages", messages).where("messages > 0")) as rows:
-        is_again = F.col("goesOnAfter") < F.col("goesOnBefore")
-        (sums,) = rows.agg(
-            F.count_if(is_again).alias("again"),
-            F.coalesce(F.sum(F.when(is_again, F.col("messages"))), F.lit(0)).alias("again_messages"),
-            F.count_if(~is_again).alias("skipped"),
-            F.coalesce(F.sum(F.when(~is_again, F.col("messages"))), F.lit(0)).alias("skipped_messages"),
-        ).collect()
-        most = rows.orderBy(F.desc("messages"), "consumerGroup", "topic", "queueId").limit(_SHOWN).collect()
-    return MovedGroups(committed=pulls.count(), most=[row.asDict() for row in most], **sums.asDict())
+    with kept(moved) as rows, SparkRelations(broker.lake.spark, moved=rows) as relations:
+        return _summed(pulls.count(), relations)
 
 
-def _moved(sides: Sides, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The pulls of batches after which the group goes on at different offsets, as rows of _SCHEMA."""
-    for found in requests_with_entries(sides.earlier.answering, rows_of(batches)):
+def _moved_groups_here(rules: RuleSets, broker: OpenedBroker) -> MovedGroups:
+    pulls = committed_pulls_here(broker)
+    parts = rules.apply_here(broker, pulls, at="snapshot")
+    moved = pa.Table.from_batches((batch for sides, rows in parts for batch in _moved(sides, rows)), _ARROW)
+    return _summed(len(pulls), DriverRelations(moved=moved))
+
+
+def _summed(committed: int, moved: Relations) -> MovedGroups:
+    """The result for rows of _SCHEMA, the relation `moved`."""
+    (sums,) = moved.rows(_SUMS)
+    return MovedGroups(committed=committed, most=moved.rows(_MOST), **sums)
+
+
+def _moved(sides: Sides, packed_rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
+    """The pulls after which the group goes on at different offsets, as rows of _SCHEMA."""
+    for found in requests_with_entries(sides.earlier.answering, packed_rows):
         goes_on, statuses = [], []
         for side in (sides.earlier, sides.later):
             (part,) = side.parts(found)

@@ -11,7 +11,7 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.broker_checks import ExplainedPull
 from pipeline.questions.explain import one_request
 from pipeline.settings.settings import BrokerSettings
-from pipeline.upgrade.compared_pulls import ComparedPulls, RuleSets, compare_pulls
+from pipeline.upgrade.compared_pulls import ComparedPulls, RuleSets, compare_pulls, compare_pulls_here
 from store_format.broker_version import BrokerVersion
 from udfs.version_rules import said_of
 
@@ -45,7 +45,10 @@ def differences_to(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSe
     earlier, later = sorted((settings.version, version), key=lambda one: one.place)
     rules = RuleSets.of(broker, *(settings.under(one).pull_settings() for one in (earlier, later)))
     request = one_request(broker, pull, rules.earlier)
-    compared = compare_pulls(rules, broker, request.frame(broker), at=request.at, profile=request.profile)
+    if broker.lake.has_session:
+        compared = compare_pulls(rules, broker, request.frame(broker), at=request.at, profile=request.profile)
+    else:
+        compared = compare_pulls_here(rules, broker, [request.requests], at=request.at)
     return OtherVersion(version=version, earlier=earlier, later=later, compared=compared)
 
 

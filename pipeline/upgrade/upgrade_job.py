@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pyspark.sql import functions as F
 
 from pipeline.capture.captured_pulls import captured_pulls
+from pipeline.capture.driver_captures import captured_pulls_here
 from pipeline.capture.recorded_minimum import from_deleted_files
-from pipeline.embedded.relations import SparkRelations
+from pipeline.embedded.relations import DriverRelations, Relations, SparkRelations
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.replay import At
 from pipeline.requests.request_file import RequestFile, scan_file
@@ -17,7 +19,7 @@ from pipeline.schema import tables as t
 from pipeline.settings.settings import RULES_VERSION, BrokerSettings, load_catalogue
 from pipeline.upgrade.asked_pulls import Source, asked_pulls
 from pipeline.upgrade.changed_settings import ChangedSetting, changed_settings, new_settings
-from pipeline.upgrade.compared_pulls import ComparedPulls, RuleSets, compare_pulls
+from pipeline.upgrade.compared_pulls import ComparedPulls, RuleSets
 from pipeline.upgrade.moved_groups import MovedGroups, moved_groups
 from pipeline.upgrade.started_files import ComparedStarts, compare_starts
 from store_format.broker_version import BrokerVersion
@@ -110,11 +112,10 @@ def run_upgrade(
     asked = asked_pulls(broker, file, before, at)
     progress("answering by the rules of both versions")
     rules = RuleSets.of(broker, before.pull_settings(), after.pull_settings())
-    pulls = compare_pulls(rules, broker, asked.requests, at=asked.at, profile=asked.profile)
-    deleted = 0
+    pulls, deleted = asked.compared(rules), 0
     if asked.source is Source.CAPTURED:
-        _name_captured(broker, pulls)
-        with SparkRelations(broker.lake.spark, pulls=captured_pulls(broker), queues=broker.table(t.QUEUE)) as relations:
+        with _captured(broker) as relations:
+            _name_captured(relations, pulls)
             deleted = from_deleted_files(relations)
     progress("finding where groups go on")
     names = rules_between(earlier, later)
@@ -139,11 +140,20 @@ def run_upgrade(
     )
 
 
-def _name_captured(broker: OpenedBroker, pulls: ComparedPulls) -> None:
+def _captured(broker: OpenedBroker) -> AbstractContextManager[Relations]:
+    """The captured `pulls` of the broker, and its `queues`."""
+    if not broker.lake.has_session:
+        return nullcontext(DriverRelations(pulls=captured_pulls_here(broker), queues=broker.rows(t.QUEUE)))
+    return SparkRelations(broker.lake.spark, pulls=captured_pulls(broker), queues=broker.table(t.QUEUE))
+
+
+def _name_captured(captured: Relations, pulls: ComparedPulls) -> None:
     """Add its requestId to each example."""
     examples = [example for rule in pulls.rules for example in rule.examples]
-    wanted = captured_pulls(broker).where(F.col("seq").isin([example["seq"] for example in examples])) if examples else None
-    ids = {} if wanted is None else {row["seq"]: row["requestId"] for row in wanted.select("seq", "requestId").collect()}
+    if not examples:
+        return
+    numbers = ", ".join(str(example["seq"]) for example in examples)
+    ids = {row["seq"]: row["requestId"] for row in captured.rows(f"SELECT seq, requestId FROM {{pulls}} WHERE seq IN ({numbers})")}
     for example in examples:
         example["requestId"] = ids[example["seq"]]
 
@@ -152,14 +162,23 @@ def _lost(broker: OpenedBroker, earlier: BrokerVersion, later: BrokerVersion) ->
     states = [one for one in LOST_STATES if earlier.place < one.since.place <= later.place]
     if not states:
         return []
-    messages = F.col("maxOffset") - F.col("minOffset")
-    sums = [F.coalesce(F.sum(F.when(F.startswith("topic", F.lit(one.topic)), messages)), F.lit(0)) for one in states]
-    (row,) = broker.table(t.QUEUE).agg(*(one.alias(str(number)) for number, one in enumerate(sums))).collect()
-    return [Lost(state=one, messages=row[str(number)] if one.topic else None) for number, one in enumerate(states)]
+    queues = broker.rows(t.QUEUE).select(["topic", "minOffset", "maxOffset"]).to_pylist()
+
+    def messages(prefix: str) -> int:
+        return sum(row["maxOffset"] - row["minOffset"] for row in queues if row["topic"].startswith(prefix))
+
+    return [Lost(state=one, messages=messages(one.topic) if one.topic else None) for one in states]
 
 
 def _odd_entries(broker: OpenedBroker) -> int:
     """The entries that pulls reach and whose bytes are no record; a queue may begin with entries of deleted messages."""
+    if not broker.lake.has_session:
+        least = {(row["topic"], row["queueId"]): row["minOffset"] for row in broker.rows(t.QUEUE).to_pylist()}
+        segments_here = broker.rows_with(t.CONSUME_QUEUE_SEGMENT, {}, ["topic", "queueId", "firstQueueOffset", "oddEntries"])
+        rows = (row for row in segments_here.to_pylist() if (row["topic"], row["queueId"]) in least)
+        return sum(
+            position + row["firstQueueOffset"] >= least[row["topic"], row["queueId"]] for row in rows for position in row["oddEntries"]
+        )
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT).join(
         broker.table(t.QUEUE).select("topic", "queueId", "minOffset"), ["topic", "queueId"]
     )

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipeline.main import run
+from store_format.remoting.command import SerializeType
+from tests.makers.captured_runs import store_with_topics
+from tests.makers.recorded_pulls import capture_of, conversation, recorded
 from tests.models.without_spark import NUMBERS
 from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
 from tests.runs.replaying import NOON, Line, all_lines, write_lines
@@ -31,6 +35,8 @@ COMMITTED = {"g-past": (12, 7), "g-gone": (5, 0), "g-fine": (0, 20)}
 # slaveReadEnable is not set, so that no client sees the suggestion
 UNSEEN = ("suggestPullingFromSlave", "exceptionClass", "diskFallBehind", "msgCount4Commercial")
 BETWEEN = ("--from", "4.9.3", "--to", "5.5.0")
+# with it, Spark does what the driver would do
+SPARK = ("--conf", "spark.ui.enabled=false")
 
 
 def queues_of(recorded: dict[str, Any]) -> dict[tuple[str, int], tuple[int, int]]:
@@ -115,11 +121,10 @@ def test_recorded_pulls_differ_as_they_did(pullsim: Pullsim, place: Path, answer
 
 
 @pytest.fixture(scope="module")
-def compared(spark: SparkSession, place: Path) -> dict[str, Any]:
+def compared(place: Path) -> dict[str, Any]:
     """What an upgrade would change for the pulls that are made where none were recorded."""
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out:
-        code, *_ = pullsim_in(spark, patch, NotHeard())("upgrade", "--lake", place / "lake", *BETWEEN, "--format", "json")
-    assert code == 1
+    with redirect_stdout(StringIO()) as out:
+        assert run(["upgrade", "--lake", str(place / "lake"), *BETWEEN, "--format", "json"]) == 1
     told: dict[str, Any] = json.loads(out.getvalue())
     return told
 
@@ -142,7 +147,6 @@ def badly_asked() -> list[tuple[str, int, int]]:
     return [one for one in pulls_made() if one[2] > before[TOPIC, one[1]][1] and before[TOPIC, one[1]][0] == 0]
 
 
-@slow_proof
 def test_pulls_are_made_for_each_group_and_queue_where_none_were_recorded(compared: dict[str, Any]) -> None:
     told, asked = compared, pulls_made()
     before, after = queues_of(golden.recovery(STORE)), queues_of(golden5.recovery("on-4.9.3-stores", STORE))
@@ -186,7 +190,6 @@ def test_a_report_tells_the_upgrade_and_else_what_the_embedded_engine_tells(
     assert sum(row[-1] for row in shown) == len(badly_asked())
 
 
-@slow_proof
 def test_pulls_by_rule_are_given_as_csv(pullsim: Pullsim, place: Path, tmp_path: Path) -> None:
     pull = {
         "group": "g",
@@ -205,9 +208,10 @@ def test_pulls_by_rule_are_given_as_csv(pullsim: Pullsim, place: Path, tmp_path:
     assert out.splitlines() == ["rule,4.9.3,4.9.8,pulls"]
 
 
-def test_an_explanation_names_the_rule_that_differs(pullsim: Pullsim, place: Path) -> None:
+@pytest.mark.parametrize("engine", [(), pytest.param(SPARK, marks=slow_proof)], ids=["driver", "spark"])
+def test_an_explanation_names_the_rule_that_differs(pullsim: Pullsim, place: Path, engine: tuple[str, ...]) -> None:
     queue, offset = COMMITTED["g-past"]
-    pull = ("explain", "--lake", place / "lake", "--group", "g", "--topic", TOPIC, "--queue", queue, "--offset", offset)
+    pull = ("explain", "--lake", place / "lake", "--group", "g", "--topic", TOPIC, "--queue", queue, *engine, "--offset", offset)
     code, out, err = pullsim(*pull, "--versus", "4.9.8", "--format", "json")
     assert code == 0, err
     told = json.loads(out)["versus"]
@@ -216,6 +220,35 @@ def test_an_explanation_names_the_rule_that_differs(pullsim: Pullsim, place: Pat
     assert (answers["4.9.3"]["nextBeginOffset"], answers["4.9.8"]["nextBeginOffset"]) == (0, 2)
     _, out, _ = pullsim(*pull[:-1], 0, "--versus", "4.9.8")
     assert out.rstrip().endswith("broker 4.9.8 gives the same answer")
+
+
+@slow_proof
+@pytest.mark.parametrize("asked", ["made", "snapshot", "request-time", "recorded-max"])
+def test_spark_tells_what_the_driver_tells(
+    pullsim: Pullsim, place: Path, answered: list[tuple[Line, Line]], tmp_path: Path, asked: str
+) -> None:
+    words = ["upgrade", "--lake", place / "lake", *BETWEEN, "--format", "json"]
+    if asked != "made":
+        lines = [line | {"request": line["request"] | {"timestamp": number}} for number, (line, _) in enumerate(answered)]
+        words += ["--requests", write_lines(tmp_path / "asked.jsonl", lines), "--at", asked]
+    by_driver, by_spark = pullsim(*words), pullsim(*words, *SPARK)
+    assert "pulls" in json.loads(by_driver[1])
+    assert by_spark == by_driver
+
+
+@slow_proof
+def test_spark_compares_captured_pulls_as_the_driver_does(
+    spark: SparkSession, pullsim: Pullsim, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store, trace = store_with_topics(tmp_path_factory)
+    (tmp_path / "traffic.pcap").write_bytes(capture_of(conversation(recorded(trace), store, SerializeType.ROCKETMQ)))
+    for words in (("import", store, "--broker-name", "b"), ("capture", tmp_path / "traffic.pcap")):
+        code, _, err = pullsim(*words, "--lake", tmp_path / "lake")
+        assert code == 0, err
+    words = ("upgrade", "--lake", tmp_path / "lake", *BETWEEN, "--format", "json")
+    by_driver, by_spark = pullsim(*words), pullsim(*words, *SPARK)
+    assert json.loads(by_driver[1])["pulls"]["source"] == "captured"
+    assert by_spark == by_driver
 
 
 @pytest.mark.parametrize(
