@@ -14,11 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 if __package__ in {None, ""}:  # spark-submit runs this file by its path: the folder above holds the packages
-    _ABOVE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    sys.path[:] = [
-        _ABOVE,
-        *(path for path in sys.path if os.path.abspath(path or ".") != os.path.dirname(os.path.abspath(__file__))),
-    ]
+    _HERE = os.path.dirname(os.path.realpath(__file__))  # of a link, Python puts the folder of the file itself on the path
+    sys.path[:] = [os.path.dirname(_HERE), *(path for path in sys.path if os.path.realpath(path or ".") != _HERE)]
 
 import click
 

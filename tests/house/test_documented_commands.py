@@ -54,7 +54,9 @@ NOT_RUN = {
 PROGRAMS = {
     "./run": "makes an environment, runs these tests, or hands what it is given to pullsim",
     "python": "builds a wheel: test_packaging.py does",
-    "spark-submit": "test_packaging.py does, with executors on this machine; there is no YARN and no Kubernetes",
+    "spark-submit": "test_packaging.py does, with executors on this machine, and tests/long/test_yarn.py",
+    "docker": "is not at hand: tests/long/test_image.py carries out the Dockerfile's lines",
+    "kubectl": "needs a cluster",
     "spark-sql": "test_data_contract.py does",
     "tcpdump": "needs root and traffic",
     "conda": "packs an environment for a cluster",

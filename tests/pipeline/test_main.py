@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import traceback
+from pathlib import Path
 
 import pytest
 
@@ -82,3 +83,12 @@ def test_what_reads_no_file_loads_no_library_that_does(words: list[str]) -> None
     script += "print(code, sorted(sys.modules.keys() & {'pyspark', 'pandas', 'pyarrow', 'numpy', 'duckdb', 'deltalake', 'sqlglot'}))"
     done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=False)
     assert (done.stdout.splitlines()[-1], done.stderr) == ("0 []", "")
+
+
+def test_a_link_to_the_file_runs_it(tmp_path: Path) -> None:
+    """As in an image: the folder of main.py has packages called as others are, such as delta."""
+    (tmp_path / "linked.py").symlink_to(PROJECT / "pipeline" / "main.py")
+    call = [sys.executable, "linked.py", "import", "none", "--lake", "lake"]
+    run = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "expected the store directory of a broker, found no such directory" in run.stderr

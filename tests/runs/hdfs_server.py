@@ -44,17 +44,22 @@ class HdfsServer:
 
 
 def server_jar() -> Path:
-    """The jar of the servers; it is fetched where it is missing. Skips the calling test where it cannot be fetched."""
-    group, name = _ARTIFACT.split(":")
-    jar = Path.home() / ".m2" / "repository" / group.replace(".", "/") / name / _VERSION / f"{name}-{_VERSION}.jar"
+    """The jar of Hadoop's servers."""
+    return maven_jar(f"{_ARTIFACT}:{_VERSION}")
+
+
+def maven_jar(artifact: str) -> Path:
+    """The jar of `group:name:version`; it is fetched where it is missing. Skips the calling test where it cannot be fetched."""
+    group, name, version = artifact.split(":")
+    jar = Path.home() / ".m2" / "repository" / group.replace(".", "/") / name / version / f"{name}-{version}.jar"
     if not jar.exists():
         maven = shutil.which("mvn")
         if maven is None:
-            pytest.skip("the jar of HDFS is not here, and no Maven to fetch it with")
-        call = [maven, "-q", "dependency:get", f"-Dartifact={_ARTIFACT}:{_VERSION}", "-Dtransitive=false"]
+            pytest.skip(f"the jar {jar.name} is not here, and no Maven to fetch it with")
+        call = [maven, "-q", "dependency:get", f"-Dartifact={artifact}", "-Dtransitive=false"]
         fetched = subprocess.run(call, capture_output=True, timeout=_FETCH_SECONDS, check=False)
         if fetched.returncode or not jar.exists():
-            pytest.skip(f"the jar of HDFS cannot be fetched: {fetched.stdout.decode()[-300:]}")
+            pytest.skip(f"the jar {jar.name} cannot be fetched: {fetched.stdout.decode()[-300:]}")
     return jar
 
 
@@ -67,10 +72,10 @@ def hdfs_server(folder: Path) -> Iterator[HdfsServer]:
         free.bind(("127.0.0.1", 0))
         uri = f"hdfs://127.0.0.1:{free.getsockname()[1]}"
     anywhere = ("namenode.http-address", "datanode.address", "datanode.http.address", "datanode.ipc.address")
-    _write(conf / "core-site.xml", {"fs.defaultFS": uri})
+    write_conf(conf / "core-site.xml", {"fs.defaultFS": uri})
     settings = {"replication": "1", "namenode.name.dir": f"{folder}/names", "datanode.data.dir": f"{folder}/blocks"}
     settings |= dict.fromkeys(anywhere, "127.0.0.1:0") | {"permissions.enabled": "false"}
-    _write(conf / "hdfs-site.xml", {f"dfs.{name}": value for name, value in settings.items()})
+    write_conf(conf / "hdfs-site.xml", {f"dfs.{name}": value for name, value in settings.items()})
     java = ["java", "-Xmx256m", "-cp", f"{conf}:{server_jar()}:{dependencies()}/pyspark/jars/*"]
     node = "org.apache.hadoop.hdfs.server"
     with (folder / "server.log").open("wb") as log:
@@ -87,7 +92,8 @@ def hdfs_server(folder: Path) -> Iterator[HdfsServer]:
             process.wait(60)
 
 
-def _write(path: Path, settings: Mapping[str, str]) -> None:
+def write_conf(path: Path, settings: Mapping[str, str]) -> None:
+    """Write a file of Hadoop's settings."""
     lines = (f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items())
     path.write_text(f"<configuration>{''.join(lines)}</configuration>", "utf-8")
 

@@ -85,12 +85,14 @@ class SparkCluster:
         folder: the folder of its processes: logs, the workers' folders, the driver's folder.
         environments: what driver and executors run.
         workers: the processes of the workers.
+        variables: variables of spark-submit, besides those that name the Pythons.
     """
 
     master: str
     folder: Path
     environments: Environments
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
 
     def command(self, *arguments: str, conf: Sequence[str] = ()) -> list[str]:
         """A call of spark-submit that runs pullsim with the arguments on this cluster."""
@@ -117,10 +119,14 @@ class SparkCluster:
         """Start pullsim on this cluster, in an empty folder; gives the process of spark-submit."""
         empty = self.folder / "driver"
         empty.mkdir(exist_ok=True)
-        variables = _environment() | {
-            "PYSPARK_PYTHON": "./environment/bin/python",
-            "PYSPARK_DRIVER_PYTHON": str(self.environments.python),
-        }
+        variables = (
+            _environment()
+            | self.variables
+            | {
+                "PYSPARK_PYTHON": "./environment/bin/python",
+                "PYSPARK_DRIVER_PYTHON": str(self.environments.python),
+            }
+        )
         command = self.command(*arguments, conf=conf)
         return subprocess.Popen(
             command, cwd=empty, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
