@@ -9,7 +9,7 @@ from tests.makers.lakes import file_rows, live_files
 from tests.runs.killed_streams import lake_versions
 
 # columns that differ between runs that do the same
-_OF_RUNS = ("brokerName", "runId")
+_OF_RUNS = ("brokerName", "runId", "observedAt")
 
 
 def left_rows(lake: Path) -> dict[str, dict[str, list[str]]]:
