@@ -2,8 +2,8 @@
 
     ./run long -k test_standalone
 
-Executors have an archive with the wheel, and the checkout is on no path of theirs. Executors are killed in the middle of commands, and
-tasks run twice at once.
+Executors have an archive with the wheel, and the checkout is on no path of theirs. Executors and workers are killed in the middle of
+commands, and tasks run twice at once.
 """
 
 from __future__ import annotations
@@ -87,6 +87,32 @@ def test_an_executor_that_is_killed_changes_no_result(name: str, cluster: SparkC
         if log.missed_executor():
             return
     raise AssertionError("no executor with a task was killed")
+
+
+@pytest.mark.parametrize("name", ["import", "replay", "stream"])
+def test_a_worker_that_is_killed_and_comes_back_changes_no_result(
+    name: str, cluster: SparkCluster, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    """Its executor ends with it, and the worker that comes back has another; until it runs, the other worker's executor stands still."""
+    for number in range(_TRIES):
+        commands, log = stand_in(undisturbed, name, tmp_path / str(number)), EventLog(tmp_path / f"events{number}")
+        running = cluster.start(*commands.of(name), conf=log.conf)
+        await_written(name, commands, running)
+        others = cluster.executors_of(cluster.workers[1])
+        for executor in others:
+            os.kill(executor, signal.SIGSTOP)
+        cluster.restart_worker(0)
+        until = time.monotonic() + _SECONDS
+        while running.poll() is None and log.executors() <= len(cluster.workers) and time.monotonic() < until:
+            time.sleep(0.2)
+        for executor in others:
+            with suppress(ProcessLookupError):
+                os.kill(executor, signal.SIGCONT)
+        finished(running)
+        check_left(name, commands, undisturbed)
+        if log.missed_executor() and log.executors() > len(cluster.workers):
+            return
+    raise AssertionError("no worker with a task was killed, or the command ended before it was back")
 
 
 # a second attempt of nearly every task, as soon as there is a free core; a stage of one task has one, too
