@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +21,18 @@ from pathlib import Path
 import pytest
 
 from tests.runs.event_log import EventLog
+from tests.runs.large_store import MESSAGES as LARGE_MESSAGES
+from tests.runs.large_store import PULLS, digests, log_bytes, rows, write_large_store, write_pulls
 from tests.runs.spark_cluster import SparkCluster, environments, finished, spark_cluster
-from tests.runs.standalone_commands import NAMES, Commands, Undisturbed, check_left, run_undisturbed, stand_in
+from tests.runs.standalone_commands import (
+    NAMES,
+    Commands,
+    Undisturbed,
+    check_left,
+    run_undisturbed,
+    stand_in,
+)
+from tests.truth.places import PROJECT
 
 pytestmark = [pytest.mark.spark, pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc, to find executors")]
 
@@ -159,3 +170,27 @@ def pause_in_turn(executors: Callable[[], list[int]], runs: Callable[[], bool]) 
             time.sleep(_PAUSE)
             os.kill(stopped, signal.SIGCONT)
         time.sleep(_PAUSE)
+
+
+def test_a_large_log_and_millions_of_pulls_are_answered_as_on_one_machine(cluster: SparkCluster, tmp_path: Path) -> None:
+    """All rows of all tables are compared, by their numbers and by the sums of their hashes."""
+    store, pulls, seconds = write_large_store(tmp_path), tmp_path / "pulls.jsonl", {}
+    write_pulls(pulls)
+    found = {}
+    for place in ("one machine", "cluster"):
+        lake = tmp_path / place.replace(" ", "-")
+        for name in ("import", "replay"):
+            call = [name, str(store)] if name == "import" else [name, "--requests", str(pulls)]
+            call += ["--lake", str(lake), *(["--broker-name", "b"] if name == "import" else [])]
+            begun = time.monotonic()
+            if place == "cluster":
+                finished(cluster.start(*call))
+            else:
+                subprocess.run([sys.executable, "-m", "pipeline.main", *call], cwd=PROJECT, check=True, timeout=1800)
+            seconds[place, name] = round(time.monotonic() - begun)
+        found[place] = digests(lake)
+    print(seconds, log_bytes(lake), {name: rows(lake, name) for name in found["cluster"]})
+    assert found["cluster"] == found["one machine"]
+    assert log_bytes(lake) > 10**9
+    assert rows(lake, "commit_log") == LARGE_MESSAGES
+    assert rows(lake, "pull_response") == PULLS
