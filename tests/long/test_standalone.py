@@ -23,6 +23,7 @@ import pytest
 from tests.runs.event_log import EventLog
 from tests.runs.large_store import MESSAGES as LARGE_MESSAGES
 from tests.runs.large_store import PULLS, digests, log_bytes, rows, write_large_store, write_pulls
+from tests.runs.small_disk import disk_of
 from tests.runs.spark_cluster import SparkCluster, environments, finished, spark_cluster
 from tests.runs.standalone_commands import (
     NAMES,
@@ -170,6 +171,25 @@ def pause_in_turn(executors: Callable[[], list[int]], runs: Callable[[], bool]) 
             time.sleep(_PAUSE)
             os.kill(stopped, signal.SIGCONT)
         time.sleep(_PAUSE)
+
+
+# MiB: the archive and what is unpacked of it take 1,250
+TOO_SMALL = 100
+
+
+def test_a_worker_whose_disk_is_too_small_for_the_environment_changes_no_result(
+    cluster: SparkCluster, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    """The disk has the worker's folders. Spark starts one executor after another there, and each ends before it has a task."""
+    commands, log = stand_in(undisturbed, "import", tmp_path / "place"), EventLog(tmp_path / "events")
+    with disk_of(tmp_path / "disk", mebibytes=TOO_SMALL) as disk:
+        cluster.restart_worker(1, disk)
+        try:
+            finished(cluster.start(*commands.of("import"), conf=log.conf, archive=True))
+        finally:
+            cluster.restart_worker(1)
+    check_left("import", commands, undisturbed)
+    assert log.executors() > len(cluster.workers)
 
 
 def test_a_large_log_and_millions_of_pulls_are_answered_as_on_one_machine(cluster: SparkCluster, tmp_path: Path) -> None:
