@@ -44,6 +44,9 @@ from store_format.errors import UnusableInputError, quoted_error
 # a line that says so, of Java, of Python or of Arrow
 _NO_SPACE = re.compile(r"[^\n]{0,300}No space left on device[^\n]{0,300}|[^\n]{0,300}Disk quota exceeded[^\n]{0,300}")
 
+# rows that Spark cannot compute again, after all executors that kept them have ended
+_LOST_ROWS = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
+
 # Hadoop on s3://, without the jar that opens it
 _NO_S3A = re.compile(r"Class org\.apache\.hadoop\.fs\.s3a\.\w+ not found|No FileSystem for scheme \"s3a?\"")
 
@@ -134,6 +137,8 @@ def judged(error: BaseException) -> tuple[int, str]:
         return 2, f"error: {(error.getMessageParameters() or {}).get('errorMessage') or error}"
     if damaged := damaged_file(str(error)):
         return 2, f"error: {damaged}"
+    if _LOST_ROWS.search(str(error)):
+        return 3, "the engine failed: executors ended that kept rows of this run; start it again, nothing counts that was not committed"
     if full := _full_disk(error):
         return 3, f"the engine failed: a disk is full ({full}); make room and start this again, nothing counts that was not committed"
     if os.environ.get("PULLSIM_TRACEBACK"):

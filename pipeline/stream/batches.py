@@ -28,7 +28,7 @@ from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import BAD_REQUEST
 from pipeline.stream.batch_contents import Contents, SettingsOf, contents_of, file_number
 from pipeline.stream.batch_work import RunBatches
-from pipeline.stream.frame_pulls import ANSWERED, answered_frames
+from pipeline.stream.frame_answers import ANSWERED, answered_frames
 from pipeline.stream.request_stream import LINES_A_FILE
 from pipeline.stream.stream_run import store_versions
 from pipeline.tasks.computed_once import computed_once

@@ -3,6 +3,8 @@
 Broker source (4.9.3): NettyDecoder, PullMessageRequestHeader, PullMessageProcessor.
 Rule: a frame has all that the client sent, but neither the time nor the earlier heartbeats of its group. So the broker's checks come first
 (capture.pull_checks), a pull without its own subscription belongs to a group without heartbeats, and no pull is held.
+
+Tasks read the lines, so this module imports no package that executors may lack. `frame_answers` answers the pulls.
 """
 
 from __future__ import annotations
@@ -10,19 +12,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from pipeline.capture.exchanges import plain_text
-from pipeline.capture.replay_captured import answered_captured
-from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.frames import frame_of_line
 from pipeline.requests.request_lines import RequestError
-from pipeline.schema import tables as t
-from pipeline.schema.capture_tables import PULL_REQUEST
-from pipeline.settings.settings import BrokerSettings
-from pipeline.tasks.computed_once import computed_once
 from store_format.remoting.errors import FrameError
 from store_format.remoting.frame import FRAME_MAX_LENGTH, decode_frame
 from store_format.remoting.headers import PULL_CODES, PullMessageRequestHeader, RequestCode
@@ -30,8 +22,6 @@ from store_format.remoting.headers import PULL_CODES, PullMessageRequestHeader, 
 # fields of a pull's header that a request in a file does not have
 OF_FRAME: Final = {"commitOffset": "BIGINT", "subscription": "STRING", "subVersion": "BIGINT", "expressionType": "STRING"}
 FRAME_TYPE: Final = f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in OF_FRAME.items())}>"
-# columns of pull_response without brokerName and runId
-ANSWERED: Final = tuple(name for name in t.PULL_RESPONSE.names if name not in {"brokerName", "runId"})
 
 
 def is_frame(raw: bytes) -> bool:
@@ -61,14 +51,3 @@ def pull_of_line(path: str, number: int, raw: bytes) -> dict[str, Any]:
     fields = asdict(PullMessageRequestHeader.decode(command.ext_fields))
     fields |= {name: plain_text(value) for name, value in fields.items() if isinstance(value, str)}
     return {"seq": number} | fields | {"frame": {name: fields.pop(name) for name in OF_FRAME}}
-
-
-def answered_frames(broker: OpenedBroker, rows: DataFrame, *, options: ReplayOptions, settings: BrokerSettings) -> DataFrame:
-    """Answer rows of STREAM_SCHEMA that have a `frame` and a `requestId`; gives the columns ANSWERED."""
-    known = rows.select("*", "frame.*")
-    lacking = {
-        column.name: F.lit(None).cast(column.type) for column in PULL_REQUEST.columns if column.name not in known.columns
-    }  # columns of recorded answers and of registrations
-    pulls = known.withColumns(lacking | {"held": F.lit(False)}).select("seq", *PULL_REQUEST.names)
-    with answered_captured(broker, pulls, options=options, settings=settings) as answered:
-        return computed_once(answered.select(*ANSWERED))

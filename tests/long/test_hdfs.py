@@ -19,7 +19,8 @@ import pyarrow.fs as pafs
 import pytest
 
 from tests.runs.hdfs_server import HdfsServer, environment, hdfs_server
-from tests.runs.on_both import COMMANDS, Done, all_files, check_printed, on_both
+from tests.runs.left_rows import answers_by_run, left_rows
+from tests.runs.on_both import COMMANDS, Done, all_files, at_once, check_printed, check_whole_or_refused, on_both
 from tests.truth.places import PROJECT
 
 
@@ -140,6 +141,49 @@ def test_a_missing_package_is_said(where: str, server: HdfsServer, local: Path, 
     assert (code, out) == (2, ""), err
     [error] = [line for line in err.splitlines() if "error" in line]
     assert "expected the Python package hdfs-native, which opens hdfs://, found none (hidden); install it on all machines" in error
+
+
+def copied(server: HdfsServer, lake: str, folder: Path) -> Path:
+    """A copy of a lake on HDFS, in a local folder."""
+    folder.mkdir()
+    pafs.copy_files(lake.removeprefix(server.uri), str(folder), server.filesystem(), pafs.LocalFileSystem())
+    return folder
+
+
+REFUSED = "expected no other run to write to the lake since its version "
+
+
+def test_imports_of_two_drivers_at_once_lose_nothing(server: HdfsServer, local: Path, tmp_path: Path) -> None:
+    """Drivers do not wait for each other: the one that commits second to a table is refused, and starts again."""
+    lake = f"{server.uri}/imported/lake"
+    brokers = [[f"{driver}{number}" for number in range(3)] for driver in ("x", "y")]
+    calls = [[["import", f"{server.uri}/all/other", "--lake", lake, "--broker-name", name] for name in one] for one in brokers]
+    imported = check_whole_or_refused(brokers, at_once(calls, environment()), REFUSED)
+    found = left_rows(copied(server, lake, tmp_path / "first"))
+    assert sorted(found) == imported
+    refused = [call for one in calls for call in one if call[-1] not in imported]
+    print(f"imports: {len(imported)} whole, {len(refused)} refused")
+    if refused:
+        assert [code for code, _, _ in at_once([refused], environment())[0]] == [0] * len(refused)
+        found = left_rows(copied(server, lake, tmp_path / "again"))
+    assert len(found) == 6
+    for broker in found:
+        assert found[broker] == found[imported[0]], broker
+
+
+def test_replays_of_two_drivers_at_once_lose_no_answer_and_have_none_twice(server: HdfsServer, local: Path, tmp_path: Path) -> None:
+    lake = f"{server.uri}/replayed/lake"
+    one = ["replay", "--lake", lake, "--requests", f"{server.uri}/all/trace.jsonl", "--filters", "null,TAG"]
+    imported = at_once([[["import", f"{server.uri}/all/store", "--lake", lake, "--broker-name", "b"], one]], environment())
+    assert [code for code, _, _ in imported[0]] == [0, 0], imported
+    [alone] = answers_by_run(copied(server, lake, tmp_path / "alone")).values()
+    told = [result for driver in at_once([[one] * 3] * 2, environment()) for result in driver]
+    assert all(not code or (code == 2 and REFUSED in err) for code, _, err in told), told
+    whole = sum(1 for code, _, _ in told if not code)
+    print(f"replays: {whole} whole, {len(told) - whole} refused")
+    found = answers_by_run(copied(server, lake, tmp_path / "lake"))
+    assert list(found.values()) == [alone] * (1 + whole)
+    assert whole > 0
 
 
 CALLS = {

@@ -2,69 +2,42 @@
 
     ./run long -k test_standalone
 
-Executors have an archive with the wheel, and the checkout is on no path of theirs. In some cases an executor is killed in the middle
-of a command.
+Executors have an archive with the wheel, and the checkout is on no path of theirs. Executors and workers are killed in the middle of
+commands, and tasks run twice at once.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import random
-import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from pipeline.main import run as run_here
-from tests.runs.left_rows import left_rows
+from tests.runs.event_log import EventLog
+from tests.runs.large_store import MESSAGES as LARGE_MESSAGES
+from tests.runs.large_store import PULLS, digests, log_bytes, rows, write_large_store, write_pulls
+from tests.runs.small_disk import disk_of
 from tests.runs.spark_cluster import SparkCluster, environments, finished, spark_cluster
+from tests.runs.standalone_commands import (
+    NAMES,
+    Commands,
+    Undisturbed,
+    check_left,
+    run_undisturbed,
+    stand_in,
+)
 from tests.truth.places import PROJECT
 
 pytestmark = [pytest.mark.spark, pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc, to find executors")]
 
-MESSAGES, LINES = 40_000, 6_000
-SIZES = ("mappedFileSizeCommitLog=4194304", "mappedFileSizeConsumeQueue=60000", "maxHashSlotNum=5000", "maxIndexNum=20000")
 _SECONDS = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Commands:
-    """Commands on a store, and where they read and write."""
-
-    store: Path
-    requests: Path
-    folder: Path
-
-    @property
-    def lake(self) -> Path:
-        return self.folder / "lake"
-
-    @property
-    def answers(self) -> Path:
-        return self.folder / "answers.jsonl"
-
-    def of(self, name: str) -> list[str]:
-        """The arguments of a command."""
-        lake, one_file = ["--lake", str(self.lake)], ["--requests", str(self.requests / "all.jsonl")]
-        once = ["--checkpoint", str(self.folder / "checkpoint"), "--once"]
-        return {
-            "import": ["import", str(self.store), *lake, "--broker-name", "b"],
-            "replay": ["replay", *lake, *one_file],
-            "replay to a file": ["replay", *lake, *one_file, "--out", str(self.answers)],
-            "export": ["export", *lake, str(self.folder / "exported")],
-            "stream": ["stream", *lake, "--requests", str(self.requests), *once],
-        }[name]
-
-
-Undisturbed = dict[str, Commands]
-NAMES = ("import", "replay", "replay to a file", "export", "stream")
 
 
 @pytest.fixture(scope="module")
@@ -77,64 +50,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    """Each command, run on one machine in a folder of its own."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    all_commands = {name: Commands(folder / "store", folder / "requests", folder / name) for name in NAMES}
-    of_import = all_commands["import"]
-    assert (
-        run_here(["generate", str(of_import.store), "--messages", str(MESSAGES), *(word for size in SIZES for word in ("--set", size))])
-        == 0
-    )
-    write_requests(of_import)
-    calls = []
-    for name, commands in all_commands.items():
-        commands.folder.mkdir()
-        calls += [commands.of(one) for one in dict.fromkeys(("import", name))]
-    call = [sys.executable, "-m", "tests.runs.commands_in_turn", json.dumps(calls)]
-    run = subprocess.run(call, cwd=PROJECT, stdout=subprocess.PIPE, text=True, timeout=1800, check=True)
-    for command, (code, _, err) in zip(calls, json.loads(run.stdout), strict=True):
-        assert code == 0, (command, err)
-    assert files_of(all_commands["export"].folder / "exported") == files_of(of_import.store)
-    return all_commands
-
-
-def write_requests(commands: Commands) -> None:
-    """Requests for random offsets of all queues."""
-    chance = random.Random(7)
-    queues = [(path.parent.name, int(path.name)) for path in sorted(commands.store.glob("consumequeue/*/*"))]
-    lines = []
-    for _ in range(LINES):
-        topic, queue = chance.choice(queues)
-        offset = chance.randint(-2, MESSAGES // len(queues) * 2)
-        asked = {"group": "g", "topic": topic, "queueId": queue, "offset": offset, "maxMsgNums": chance.choice([1, 32, 64])}
-        asked["filter"] = chance.choice([None, {"type": "TAG", "expression": "*"}, {"type": "TAG", "expression": "paid || sent"}])
-        lines.append(f"{json.dumps({'request': asked})}\n")
-    commands.requests.mkdir()
-    (commands.requests / "all.jsonl").write_text("".join(lines), "utf-8")
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def stand_in(undisturbed: Undisturbed, name: str, folder: Path) -> Commands:
-    """The commands for another folder, which has the imported lake for all but the import."""
-    of_import = undisturbed["import"]
-    if name != "import":
-        shutil.copytree(of_import.lake, folder / "lake")
-    return Commands(of_import.store, of_import.requests, folder)
-
-
-def check_left(name: str, commands: Commands, undisturbed: Undisturbed) -> None:
-    """What a command left is what it left without a disturbance."""
-    before = undisturbed[name]
-    if name == "export":
-        assert files_of(commands.folder / "exported") == files_of(before.folder / "exported")
-    elif name == "replay to a file":
-        assert commands.answers.read_bytes() == before.answers.read_bytes()
-    else:
-        assert left_rows(commands.lake) == left_rows(before.lake)
-    assert list(commands.folder.glob(".pullsim-*")) == []
+    return run_undisturbed(tmp_path_factory.mktemp("undisturbed"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -154,31 +70,147 @@ WRITTEN = {
     "replay": "lake/pull_response/*.parquet",
     "replay to a file": ".pullsim-*.parts/*",
     "export": ".pullsim-*.part/store/commitlog/*",
+    "stream": "lake/pull_response/*.parquet",
+    "follow": "lake/commit_log/*/*/*.parquet",
 }
 # an executor may have no task at the moment of its end
 _TRIES = 4
-_LOST = ("ExecutorLostFailure", "FetchFailed", "Resubmitted")
+
+
+def await_written(name: str, commands: Commands, running: subprocess.Popen[str]) -> None:
+    """Wait until tasks of a command have begun to write, or until it has ended."""
+    until = time.monotonic() + _SECONDS
+    while running.poll() is None and not any(commands.folder.glob(WRITTEN[name])):
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_an_executor_that_is_killed_changes_no_result(name: str, cluster: SparkCluster, undisturbed: Undisturbed, tmp_path: Path) -> None:
     """It is killed when tasks have begun to write; again with the same command, until it had a task or its rows are missed."""
     for number in range(_TRIES):
-        place, events = tmp_path / str(number), tmp_path / f"events{number}"
-        place.mkdir()
-        events.mkdir()
-        commands = stand_in(undisturbed, name, place)
-        logged = ("spark.eventLog.enabled=true", f"spark.eventLog.dir={events.as_uri()}", "spark.eventLog.compress=false")
-        running = cluster.start(*commands.of(name), conf=logged)
-        until = time.monotonic() + _SECONDS
-        while running.poll() is None and not any(place.glob(WRITTEN[name])):
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        commands, log = stand_in(undisturbed, name, tmp_path / str(number)), EventLog(tmp_path / f"events{number}")
+        running = cluster.start(*commands.of(name), conf=log.conf)
+        await_written(name, commands, running)
         for executor in cluster.executors()[:1]:
             os.kill(executor, signal.SIGKILL)
         finished(running)
         check_left(name, commands, undisturbed)
-        text = "".join(path.read_text("utf-8", "replace") for path in events.rglob("*") if path.is_file())
-        if any(f'"Reason":"{reason}"' in text for reason in _LOST):
+        if log.missed_executor():
             return
     raise AssertionError("no executor with a task was killed")
+
+
+@pytest.mark.parametrize("name", ["import", "replay", "stream"])
+def test_a_worker_that_is_killed_and_comes_back_changes_no_result(
+    name: str, cluster: SparkCluster, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    """Its executor ends with it, and the worker that comes back has another; until it runs, the other worker's executor stands still."""
+    for number in range(_TRIES):
+        commands, log = stand_in(undisturbed, name, tmp_path / str(number)), EventLog(tmp_path / f"events{number}")
+        running = cluster.start(*commands.of(name), conf=log.conf)
+        await_written(name, commands, running)
+        others = cluster.executors_of(cluster.workers[1])
+        for executor in others:
+            os.kill(executor, signal.SIGSTOP)
+        cluster.restart_worker(0)
+        until = time.monotonic() + _SECONDS
+        while running.poll() is None and log.executors() <= len(cluster.workers) and time.monotonic() < until:
+            time.sleep(0.2)
+        for executor in others:
+            with suppress(ProcessLookupError):
+                os.kill(executor, signal.SIGCONT)
+        finished(running)
+        check_left(name, commands, undisturbed)
+        if log.missed_executor() and log.executors() > len(cluster.workers):
+            return
+    raise AssertionError("no worker with a task was killed, or the command ended before it was back")
+
+
+# a second attempt of nearly every task, as soon as there is a free core; a stage of one task has one, too
+SPECULATION = (
+    "spark.speculation=true",
+    "spark.speculation.interval=5ms",
+    "spark.speculation.minTaskRuntime=1ms",
+    "spark.speculation.multiplier=1.0",
+    "spark.speculation.quantile=0.01",
+    "spark.speculation.task.duration.threshold=1ms",
+    "spark.speculation.efficiency.enabled=false",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tasks_that_run_twice_at_once_change_no_result(name: str, cluster: SparkCluster, undisturbed: Undisturbed, tmp_path: Path) -> None:
+    """The executors stand still in turn, so that a second attempt overtakes the first one, which then goes on for a while."""
+    commands, log = stand_in(undisturbed, name, tmp_path / "place"), EventLog(tmp_path / "events")
+    running = cluster.start(*commands.of(name), conf=(*log.conf, *SPECULATION))
+    with_pauses = threading.Thread(target=pause_in_turn, args=(cluster.executors, lambda: running.poll() is None))
+    with_pauses.start()
+    finished(running)
+    with_pauses.join()
+    check_left(name, commands, undisturbed)
+    attempts = log.speculative()
+    print(name, dict(attempts), f"of {sum(1 for _ in log.events('TaskEnd'))} attempts")
+    assert attempts["Success"] > 0, attempts
+
+
+_PAUSE = 0.3
+
+
+def pause_in_turn(executors: Callable[[], list[int]], runs: Callable[[], bool]) -> None:
+    """Let one executor after another stand still for a moment, while a command runs."""
+    turn = 0
+    while runs():
+        found, turn = executors(), turn + 1
+        if not found:
+            time.sleep(_PAUSE)
+            continue
+        stopped = found[turn % len(found)]
+        with suppress(ProcessLookupError):
+            os.kill(stopped, signal.SIGSTOP)
+            time.sleep(_PAUSE)
+            os.kill(stopped, signal.SIGCONT)
+        time.sleep(_PAUSE)
+
+
+# MiB: the archive and what is unpacked of it take 1,250
+TOO_SMALL = 100
+
+
+def test_a_worker_whose_disk_is_too_small_for_the_environment_changes_no_result(
+    cluster: SparkCluster, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    """The disk has the worker's folders. Spark starts one executor after another there, and each ends before it has a task."""
+    commands, log = stand_in(undisturbed, "import", tmp_path / "place"), EventLog(tmp_path / "events")
+    with disk_of(tmp_path / "disk", mebibytes=TOO_SMALL) as disk:
+        cluster.restart_worker(1, disk)
+        try:
+            finished(cluster.start(*commands.of("import"), conf=log.conf, archive=True))
+        finally:
+            cluster.restart_worker(1)
+    check_left("import", commands, undisturbed)
+    assert log.executors() > len(cluster.workers)
+
+
+def test_a_large_log_and_millions_of_pulls_are_answered_as_on_one_machine(cluster: SparkCluster, tmp_path: Path) -> None:
+    """All rows of all tables are compared, by their numbers and by the sums of their hashes."""
+    store, pulls, seconds = write_large_store(tmp_path), tmp_path / "pulls.jsonl", {}
+    write_pulls(pulls)
+    found = {}
+    for place in ("one machine", "cluster"):
+        lake = tmp_path / place.replace(" ", "-")
+        for name in ("import", "replay"):
+            call = [name, str(store)] if name == "import" else [name, "--requests", str(pulls)]
+            call += ["--lake", str(lake), *(["--broker-name", "b"] if name == "import" else [])]
+            begun = time.monotonic()
+            if place == "cluster":
+                finished(cluster.start(*call))
+            else:
+                subprocess.run([sys.executable, "-m", "pipeline.main", *call], cwd=PROJECT, check=True, timeout=1800)
+            seconds[place, name] = round(time.monotonic() - begun)
+        found[place] = digests(lake)
+    print(seconds, log_bytes(lake), {name: rows(lake, name) for name in found["cluster"]})
+    assert found["cluster"] == found["one machine"]
+    assert log_bytes(lake) > 10**9
+    assert rows(lake, "commit_log") == LARGE_MESSAGES
+    assert rows(lake, "pull_response") == PULLS

@@ -69,6 +69,15 @@ def test_a_full_disk_is_named_wherever_the_cause_stands(words: str) -> None:
     assert words in text
 
 
+def test_rows_that_ended_with_their_executors_are_the_engines_fault_in_one_sentence() -> None:
+    """The text is Spark's (4.2.0)."""
+    rest = "Either the executor that originally checkpointed this partition is no longer alive, or the original RDD is unpersisted."
+    error = RuntimeError(f"[CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_12_0 not found!\n{rest}\n\tat x.y(Z.java:1)")
+    code, text = judged(error)
+    assert (code, len(text.splitlines())) == (3, 1)
+    assert "start it again" in text
+
+
 def test_a_missing_jar_for_s3_is_the_engines_fault_in_one_sentence() -> None:
     """The text is Hadoop's (Configuration.getClass, 3.5.0)."""
     error = RuntimeError("java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found\n\tat x.y(Z.java:1)")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import tarfile
 import time
 import venv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -39,11 +40,13 @@ class Environments:
         python: the Python of the driver, with the wheel.
         main: path of the installed `pipeline/main.py`.
         archive: the packed environment of executors.
+        on_executors: the same environment in a folder, for executors on this machine.
     """
 
     python: Path
     main: Path
     archive: Path
+    on_executors: Path
 
 
 def environments(folder: Path) -> Environments:
@@ -59,7 +62,7 @@ def environments(folder: Path) -> Environments:
     _install(packed, "--no-deps", str(wheel), *map(_pinned, WITHOUT_THEIRS))
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
         tar.add(packed, arcname=".")
-    return Environments(driver / "bin" / "python", site / "pipeline" / "main.py", archive)
+    return Environments(driver / "bin" / "python", site / "pipeline" / "main.py", archive, packed)
 
 
 def _install(home: Path, *packages: str) -> None:
@@ -94,8 +97,8 @@ class SparkCluster:
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
 
-    def command(self, *arguments: str, conf: Sequence[str] = ()) -> list[str]:
-        """A call of spark-submit that runs pullsim with the arguments on this cluster."""
+    def command(self, *arguments: str, conf: Sequence[str], archive: bool, options: Sequence[str]) -> list[str]:
+        """A call of spark-submit that runs pullsim with the arguments on this cluster; `archive` sends the environment of executors."""
         settings = [
             "spark.ui.enabled=false",
             "spark.driver.host=127.0.0.1",
@@ -110,38 +113,71 @@ class SparkCluster:
             *("--master", self.master),
             *("--properties-file", str(PROJECT / "conf" / "spark-defaults-cluster.conf")),
             *(word for setting in settings for word in ("--conf", setting)),
-            *("--archives", f"{self.environments.archive}#environment"),
+            *(("--archives", f"{self.environments.archive}#environment") if archive else ()),
+            *options,
             str(self.environments.main),
             *arguments,
         ]
 
-    def start(self, *arguments: str, conf: Sequence[str] = ()) -> subprocess.Popen[str]:
-        """Start pullsim on this cluster, in an empty folder; gives the process of spark-submit."""
+    def start(
+        self,
+        *arguments: str,
+        conf: Sequence[str] = (),
+        archive: bool = False,
+        options: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[str]:
+        """Start pullsim on this cluster, in an empty folder.
+
+        Args:
+            arguments: those of pullsim.
+            conf: settings of Spark.
+            archive: send the environment to the executors, which takes 20 s longer than to name its folder.
+            options: more options of spark-submit.
+            variables: more variables of the driver's environment.
+
+        Returns:
+            The process of spark-submit.
+        """
         empty = self.folder / "driver"
         empty.mkdir(exist_ok=True)
-        variables = (
+        if not self.executors():  # an application leaves the unpacked environment
+            for left in self.folder.glob("worker*/app-*"):
+                shutil.rmtree(left)
+        environment = (
             _environment()
             | self.variables
             | {
-                "PYSPARK_PYTHON": "./environment/bin/python",
+                "PYSPARK_PYTHON": "./environment/bin/python" if archive else str(self.environments.on_executors / "bin" / "python"),
                 "PYSPARK_DRIVER_PYTHON": str(self.environments.python),
+                **(variables or {}),
             }
         )
-        command = self.command(*arguments, conf=conf)
+        command = self.command(*arguments, conf=conf, archive=archive, options=options)
         return subprocess.Popen(
-            command, cwd=empty, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            command, cwd=empty, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
 
     def run(self, *arguments: str, conf: Sequence[str] = ()) -> str:
-        """What pullsim printed on this cluster; it must succeed."""
-        return finished(self.start(*arguments, conf=conf))
+        """What pullsim printed on this cluster, with the archive; it must succeed."""
+        return finished(self.start(*arguments, conf=conf, archive=True))
 
     def add_worker(self) -> None:
         """Start one more worker."""
-        number = len([*self.folder.glob("worker*.log")])
-        work = self.folder / f"worker{number}"
-        options = ("--host", "127.0.0.1", "--cores", "1", "--memory", "2g", "--webui-port", "0", "--work-dir", str(work))
-        self.workers.append(_spark_process(self.folder, f"worker{number}", "worker.Worker", *options, self.master))
+        self.workers.append(self._worker(len(self.workers)))
+
+    def restart_worker(self, at: int, disk: Path | None = None) -> None:
+        """Kill a worker, and start one in its place, with its folders on another disk."""
+        self.workers[at].kill()
+        self.workers[at].wait()
+        self.workers[at] = self._worker(at, disk)
+
+    def _worker(self, at: int, disk: Path | None = None) -> subprocess.Popen[bytes]:
+        """A worker on a host of its own: Spark runs no second attempt of a task on the host of the first."""
+        name = f"worker{len([*self.folder.glob('worker*.log')])}"
+        options = ("--host", f"127.0.0.{at + 1}", "--cores", "1", "--memory", "2g", "--webui-port", "0", "--work-dir")
+        work = (disk or self.folder) / name
+        return _spark_process(self.folder, name, "worker.Worker", *options, str(work), self.master, disk=disk)
 
     def executors(self) -> list[int]:
         """Process ids of the executors, in the order of their workers."""
@@ -153,14 +189,20 @@ class SparkCluster:
         return sorted(pid for pid, parent, command in _processes() if parent == worker.pid and _EXECUTOR in command)
 
 
-def finished(submitted: subprocess.Popen[str]) -> str:
-    """Wait for the end of a started pullsim, and give what it printed; it must succeed."""
+def ended(submitted: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Wait for the end of a started pullsim; gives its exit code, stdout and stderr."""
     try:
         out, err = submitted.communicate(timeout=_SUBMIT_SECONDS)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(submitted.pid, signal.SIGKILL)
-    assert submitted.returncode == 0, out[-4000:] + err[-4000:]
+    return submitted.returncode, out, err
+
+
+def finished(submitted: subprocess.Popen[str]) -> str:
+    """Wait for the end of a started pullsim, and give what it printed; it must succeed."""
+    code, out, err = ended(submitted)
+    assert code == 0, out[-4000:] + err[-4000:]
     return out
 
 
@@ -171,9 +213,9 @@ def _environment() -> dict[str, str]:
     return bare_environment() | {"SPARK_HOME": str(_SPARK), "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
-def _spark_process(folder: Path, name: str, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
-    """A master or worker, in an empty folder of its own."""
-    empty = folder / f"{name}-started"
+def _spark_process(folder: Path, name: str, kind: str, *arguments: str, disk: Path | None = None) -> subprocess.Popen[bytes]:
+    """A master or worker, in an empty folder of its own, which may be on another disk."""
+    empty = (disk or folder) / f"{name}-started"
     empty.mkdir()
     environment = _environment() | {"SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_DIRS": str(empty)}
     with (folder / f"{name}.log").open("wb") as log:

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,13 +39,13 @@ _OF_DRIVER = (
 class YarnCluster(SparkCluster):
     """A running YARN, with a node of 8 GiB."""
 
-    def command(self, *arguments: str, conf: tuple[str, ...] = ()) -> list[str]:
+    def command(self, *arguments: str, conf: Sequence[str], archive: bool, options: Sequence[str]) -> list[str]:
         """A call of spark-submit in client mode."""
-        return super().command(*arguments, conf=(*_LIMITS, *conf))
+        return super().command(*arguments, conf=(*_LIMITS, *conf), archive=archive, options=options)
 
     def run_in_cluster(self, archive: Path, *arguments: str) -> str:
         """Run pullsim in cluster mode: the driver runs in a container of YARN, with the Python of an archive, as its executors do."""
-        call = self.command(*arguments, conf=_OF_DRIVER)
+        call = self.command(*arguments, conf=_OF_DRIVER, archive=True, options=())
         call[call.index("--archives") + 1] = f"{archive}#environment"
         at = call.index("spark.driver.host=127.0.0.1")  # the container's own host
         call = [call[0], "--deploy-mode", "cluster", *call[1 : at - 1], *call[at + 1 :]]
