@@ -45,7 +45,7 @@ class FileWriter:
         table: name of the table.
         folder: folder of the table, local or on S3.
         schema: columns of the table.
-        stats: columns whose least value, greatest value and number of NULLs go into the log, and into the files.
+        stats: columns whose least value, greatest value and number of NULLs go into the log.
         without_dictionary: paths of columns whose values hardly repeat, which are written without a dictionary.
         partitioned_by: partition columns, whose values are in the files too, as Spark writes them; rows with equal values must follow one
             another.
@@ -159,7 +159,8 @@ class _OpenFile:
             filesystem=filesystem,
             compression="snappy",
             use_dictionary=[path for field in schema for path in _leaves(field.name, field.type) if path not in without_dictionary],
-            write_statistics=list(self._writer.stats),
+            # those of texts and bytes cost time, and are of use where the log has them too
+            write_statistics=[field.name for field in schema if field.name in self._writer.stats or pa.types.is_primitive(field.type)],
             write_page_checksum=True,
             write_page_index=True,
             write_batch_size=min(max(rows_a_page, 1), _ROWS_A_PAGE),

@@ -20,7 +20,7 @@ Reads = Literal["queues", "lines"]
 
 _MOST_PULLS = 100_000
 # about a million requests, and 250,000
-_MOST_REQUEST_BYTES, _MOST_LINE_BYTES = 128 << 20, 32 << 20
+_MOST_REQUEST_BYTES, _MOST_LINE_BYTES = 192 << 20, 32 << 20
 # about ten thousand requests: whether they need many entries is known before a session would have started
 _FEW_REQUEST_BYTES = 1 << 20
 

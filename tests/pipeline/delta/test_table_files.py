@@ -137,6 +137,15 @@ def test_only_values_that_repeat_have_a_dictionary(tmp_path: Path) -> None:
     }
 
 
+def test_numbers_have_statistics_in_the_file_and_texts_where_the_log_has_them(tmp_path: Path) -> None:
+    schema = pa.schema([("size", pa.int32()), ("place", pa.int64()), ("name", pa.string()), ("body", pa.binary())])
+    batch = pa.RecordBatch.from_pylist([{"size": 3, "place": 4, "name": "x", "body": b"y"}], schema)
+    (row,) = next(FileWriter("made", str(tmp_path), schema, ("place",)).write(iter([batch]))).to_pylist()
+    footer = pq.read_metadata(tmp_path / row["path"]).row_group(0)
+    assert [footer.column(place).is_stats_set for place in range(4)] == [True, True, False, False]
+    assert footer.column(0).statistics.max == 3
+
+
 def test_a_page_of_large_values_has_about_a_megabyte(tmp_path: Path) -> None:
     """A reader holds a page in memory."""
     large = [{"number": number, "name": os.urandom(50_000).hex()} for number in range(64)]
