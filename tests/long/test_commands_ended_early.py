@@ -9,12 +9,13 @@ import random
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.runs.ended_commands import Call, Place, Whole, check_signals, ended
+from tests.runs.ended_commands import Call, Place, Whole, check_signals, ended, start
 from tests.runs.replaying import BROKER, DEMO_TRACE, demo_data
 from tests.runs.sampling import sampled
 from tests.runs.small_disk import disk_of, filled, room
@@ -23,15 +24,21 @@ from tests.truth.places import PROJECT
 TRAFFIC = PROJECT / "examples" / "traffic.pcap"
 STORE, TRACE = "store", "trace.jsonl"
 
+
+def of(at: Place) -> list[str | Path]:
+    """The options that name the lake and the broker."""
+    return ["--lake", at.lake, "--broker", BROKER]
+
+
 CALLS: dict[str, Call] = {
     "first import": lambda at: ["import", at.folder / STORE, "--lake", at.lake, "--broker-name", BROKER],
     "import again": lambda at: ["import", at.folder / STORE, "--lake", at.lake, "--broker-name", BROKER],
     "import beside": lambda at: ["import", at.folder / STORE, "--lake", at.lake, "--broker-name", "broker-b"],
-    "replay": lambda at: ["replay", "--lake", at.lake, "--requests", at.folder / TRACE],
-    "replay to a file": lambda at: ["replay", "--lake", at.lake, "--requests", at.folder / TRACE, "--out", at.out / "answers.jsonl"],
-    "export": lambda at: ["export", "--lake", at.lake, at.out / "exported"],
-    "capture": lambda at: ["capture", "--lake", at.lake, TRAFFIC],
-    "report": lambda at: ["report", "--lake", at.lake, "--format", "json", "--out", at.out / "report.json"],
+    "replay": lambda at: ["replay", *of(at), "--requests", at.folder / TRACE],
+    "replay to a file": lambda at: ["replay", *of(at), "--requests", at.folder / TRACE, "--out", at.out / "answers.jsonl"],
+    "export": lambda at: ["export", *of(at), at.out / "exported"],
+    "capture": lambda at: ["capture", *of(at), TRAFFIC],
+    "report": lambda at: ["report", *of(at), "--format", "json", "--out", at.out / "report.json"],
     "generate": lambda at: ["generate", at.out / "generated", "--messages", "2000", "--set", "mappedFileSizeCommitLog=1048576"],
 }
 SIGNALS = 24
@@ -99,3 +106,27 @@ def test_a_command_on_a_disk_that_fills_up_leaves_all_or_nothing(whole: Whole, d
         assert place.left() == whole.after
         assert place.unfinished() == []
     assert refused > STEPS // 4
+
+
+AT_ONCE = ("import beside", "replay", "capture", "replay")
+
+
+@pytest.mark.parametrize("seed", sampled(range(6), 1))
+def test_of_commands_at_once_each_is_done_or_refused(imported: Place, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    calls = chance.sample([CALLS[name] for name in AT_ONCE], len(AT_ONCE))
+    one_by_one = imported.copied(tmp_path / "alone")
+    for call in calls:
+        assert ended(call(one_by_one)).code == 0
+    place, processes = imported.copied(tmp_path / "place"), []
+    for call in calls:
+        processes.append(start(call(place)))
+        time.sleep(chance.uniform(0, 0.5))
+    errors = [process.communicate(timeout=300)[1] for process in processes]
+    codes = [process.returncode for process in processes]
+    assert set(codes) <= {0, 2}, errors
+    assert 0 in codes
+    assert all("start it again" in error for code, error in zip(codes, errors, strict=True) if code), errors
+    for call in (call for call, code in zip(calls, codes, strict=True) if code):
+        assert ended(call(place)).code == 0
+    assert place.left() == one_by_one.left()
