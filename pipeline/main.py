@@ -47,6 +47,8 @@ _NO_SPACE = re.compile(r"[^\n]{0,300}No space left on device[^\n]{0,300}|[^\n]{0
 # rows that Spark cannot compute again, after all executors that kept them have ended
 _LOST_ROWS = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
 
+# exit code after Ctrl-C
+_STOPPED = 130
 # Hadoop on s3://, without the jar that opens it
 _NO_S3A = re.compile(r"Class org\.apache\.hadoop\.fs\.s3a\.\w+ not found|No FileSystem for scheme \"s3a?\"")
 
@@ -62,7 +64,10 @@ _FOUND_WHILE_RUNNING = {"USER_RAISED_EXCEPTION", "CAST_INVALID_INPUT", "CAST_OVE
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit."""
-    sys.exit(run(arguments))
+    code = run(arguments)
+    if code == _STOPPED:
+        sys.unraisablehook = _tell_nothing
+    sys.exit(code)
 
 
 @contextmanager
@@ -86,8 +91,12 @@ def _interrupts() -> Iterator[list[int]]:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code."""
-    with _interrupts() as interrupts:
-        return _run(arguments, interrupts)
+    told = sys.unraisablehook
+    try:
+        with _interrupts() as interrupts:
+            return _run(arguments, interrupts)
+    finally:
+        sys.unraisablehook = told
 
 
 def _run(arguments: Sequence[str] | None, interrupts: list[int]) -> int:
@@ -95,8 +104,9 @@ def _run(arguments: Sequence[str] | None, interrupts: list[int]) -> int:
         with progress_line():
             cli.main(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="pullsim", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):  # Ctrl-C
+        sys.unraisablehook = _tell_nothing
         progress_to_stderr("stopped")
-        return 130
+        return _STOPPED
     except ReaderGoneError:  # it has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -106,10 +116,14 @@ def _run(arguments: Sequence[str] | None, interrupts: list[int]) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     except Exception as error:
-        code, text = (130, "stopped") if interrupts else judged(error)
+        code, text = (_STOPPED, "stopped") if interrupts else judged(error)
         progress_to_stderr(text)
         return code
     return 0
+
+
+def _tell_nothing(_: object) -> None:
+    """Pass over errors of objects that Ctrl-C left half made, when they are destroyed."""
 
 
 def judged(error: BaseException) -> tuple[int, str]:
