@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 
 if __package__ in {None, ""}:  # spark-submit runs this file by its path: the folder above holds the packages
     _HERE = os.path.dirname(os.path.realpath(__file__))  # of a link, Python puts the folder of the file itself on the path
@@ -49,6 +51,8 @@ _LOST_ROWS = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd
 
 # exit code after Ctrl-C
 _STOPPED = 130
+# the file of Python's own code that imports; Ctrl-C waits for so many seconds where it comes there
+_IMPORTER, _AGAIN_SECONDS = "<frozen importlib._bootstrap>", 0.01
 # Hadoop on s3://, without the jar that opens it
 _NO_S3A = re.compile(r"Class org\.apache\.hadoop\.fs\.s3a\.\w+ not found|No FileSystem for scheme \"s3a?\"")
 
@@ -75,8 +79,12 @@ def _interrupts() -> Iterator[list[int]]:
     """Note each Ctrl-C of the block. It ends a JVM, too, whose lost connection may be the error that is seen."""
     noted: list[int] = []
 
-    def note(number: int, _frame: object) -> None:
+    def note(number: int, frame: FrameType | None) -> None:
         noted.append(number)
+        if frame is not None and frame.f_code.co_filename == _IMPORTER:
+            # an error between two lines there may leave the lock of imports taken, for which threads would wait without end
+            threading.Timer(_AGAIN_SECONDS, _thread.interrupt_main).start()
+            return
         raise KeyboardInterrupt
 
     is_default = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from pipeline import main
 from pipeline.lake.lake import LakeError
 from pipeline.main import judged
 from pipeline.requests.request_lines import RequestError
@@ -101,3 +106,16 @@ def test_a_link_to_the_file_runs_it(tmp_path: Path) -> None:
     run = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (2, "")
     assert "expected the store directory of a broker, found no such directory" in run.stderr
+
+
+def test_ctrl_c_waits_until_python_is_done_with_an_import() -> None:
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        pytest.skip("who runs the tests handles Ctrl-C")
+    importing = SimpleNamespace(f_code=SimpleNamespace(co_filename="<frozen importlib._bootstrap>"))
+    with main._interrupts() as noted:
+        handler = cast("Any", signal.getsignal(signal.SIGINT))
+        handler(signal.SIGINT, importing)
+        assert noted == [signal.SIGINT]
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(5)
+    assert len(noted) == 2
