@@ -11,6 +11,9 @@ from contextlib import contextmanager, suppress
 from pipeline.files.output_file import OutputError
 from pipeline.files.store_files import is_uri, local_path
 
+# begin of the name of a temporary folder
+_TEMPORARY = ".pullsim-"
+
 
 @contextmanager
 def whole_folder(path: str, run_id: str) -> Iterator[str]:
@@ -31,10 +34,12 @@ def whole_folder(path: str, run_id: str) -> Iterator[str]:
         raise OutputError(f"{path}: expected a local directory, found a URI; a store is written to a local or a shared file system")
     target = os.path.realpath(local_path(path))
     exists = os.path.lexists(target)
-    if exists and (not os.path.isdir(target) or os.listdir(target)):
-        what = "one that is not empty" if os.path.isdir(target) else "a file"
+    names = os.listdir(target) if os.path.isdir(target) else []
+    if exists and (names or not os.path.isdir(target)):
+        left = next((name for name in names if name.startswith(_TEMPORARY)), None)
+        what = "a file" if not names else "one that is not empty" if left is None else f"{left} in it; remove that if no run is writing it"
         raise OutputError(f"{path}: expected a name for a new directory, or an empty one, found {what}")
-    temporary = os.path.join(target if exists else os.path.dirname(target), f".pullsim-{run_id}.part")
+    temporary = os.path.join(target if exists else os.path.dirname(target), f"{_TEMPORARY}{run_id}.part")
     folder = os.path.join(temporary, os.path.basename(target))
     try:
         os.makedirs(folder)

@@ -76,3 +76,9 @@ def test_what_others_put_there_meanwhile_stays(tmp_path: Path, is_made: bool) ->
         _end_meanwhile(str(target), put)
     assert _found(tmp_path) == ["target", "target/file"]
     assert (target / "file").read_text("utf-8") == "theirs"
+
+
+def test_a_folder_that_a_killed_run_left_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".pullsim-1.part").mkdir()
+    with pytest.raises(OutputError, match=r"found \.pullsim-1\.part in it; remove that if no run is writing it"):
+        _fill(str(tmp_path))
