@@ -21,7 +21,7 @@ from pipeline.commands.new_run import run_id
 from pipeline.commands.options import broker_option, lake_option
 from pipeline.settings.quantities import counted, milliseconds
 from pipeline.terminal import progress_to_stderr, safe_text, say
-from store_format.errors import printable
+from store_format.errors import printable, without_credentials
 
 if TYPE_CHECKING:
     from pipeline.export.export_store import Exported
@@ -52,7 +52,8 @@ def _local(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     from pipeline.files.store_files import is_uri
 
     if is_uri(value):
-        raise click.BadParameter(f"{value}: expected a local directory, found a URI; a store is written to a local or a shared file system")
+        shown = without_credentials(value)
+        raise click.BadParameter(f"{shown}: expected a local directory, found a URI; a store is written to a local or a shared file system")
     return value
 
 

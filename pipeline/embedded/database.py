@@ -69,8 +69,8 @@ class Answer:
 class EmbeddedLake:
     """A lake's tables, views and functions in a DuckDB of their own, which reads the files of the lake and no others."""
 
-    def __init__(self, root: str) -> None:
-        """Open the lake in the directory `root`.
+    def __init__(self, root: str, at: LakeVersion | None = None) -> None:
+        """Open the lake in the directory `root`, at its newest version or at one that is known.
 
         Raises:
             NotSupportedError: only Spark can open the lake.
@@ -82,7 +82,8 @@ class EmbeddedLake:
         if is_s3(self.root):
             require_bucket(self.root)
         require_there(self.root)
-        self.at, self._by = self._newest()
+        newest, self._by = self._newest()
+        self.at = at or newest
         self._defined: set[str] = set()
 
     def _newest(self) -> tuple[LakeVersion, int]:

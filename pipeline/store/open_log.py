@@ -55,7 +55,9 @@ class OpenLog:
     def _copied(self, name: str, content: Bytes) -> bool:
         """Whether there is room for a copy of a remote file, which is made then."""
         if self._copies is None:
-            free = shutil.disk_usage(tempfile.gettempdir()).free // FREE_PART
+            free = 0
+            with suppress(OSError):  # no folder for temporary files can be written to
+                free = shutil.disk_usage(tempfile.gettempdir()).free // FREE_PART
             self._copies = LRUCache(min(COPIED_BYTES, free), getsizeof=lambda copy: copy.nbytes)
         if not 0 < content.nbytes <= self._copies.maxsize:
             return False

@@ -179,7 +179,7 @@ def _numbered_here(broker: OpenedBroker, query: str) -> pa.Table:
         NoSessionError: only Spark reads a table of the lake.
     """
     try:
-        rows = EmbeddedLake(broker.lake.root).table(parsed(_of(broker, query))).to_pylist()
+        rows = EmbeddedLake(broker.lake.root, broker.lake.at).table(parsed(_of(broker, query))).to_pylist()
     except NotSupportedError as error:
         raise NoSessionError(str(error)) from error
     for row in rows:

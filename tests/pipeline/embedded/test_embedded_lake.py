@@ -18,6 +18,8 @@ from pipeline.commands.engine import Engine
 from pipeline.embedded.database import EmbeddedLake
 from pipeline.embedded.opened_tables import NotSupportedError
 from pipeline.embedded.questions import QuestionError, ask
+from pipeline.embedded.translation import parsed
+from pipeline.lake.committed import LakeVersion
 from pipeline.lake.lake_errors import LakeError
 from pipeline.main import run
 from pipeline.schema.tables import CONSUMER_OFFSET, TABLES_VERSION
@@ -113,6 +115,15 @@ def test_a_table_is_read_at_the_version_of_the_last_commit(tmp_path: Path) -> No
     add_rows(lake, CONSUMER_OFFSET, [row | {"queueId": 1}])
     assert rows(lake, "SELECT queueId FROM consumer_offset") == [(0,)]
     assert DeltaTable(str(lake / "consumer_offset")).version() == 1
+
+
+def test_a_lake_is_read_at_a_version_that_is_known(tmp_path: Path) -> None:
+    row = {"brokerName": "b", "consumerGroup": "g", "topic": "t", "queueId": 0, "consumerOffset": 1}
+    lake = plain_lake(tmp_path / "lake", {"consumer_offset": [row]})
+    add_rows(lake, CONSUMER_OFFSET, [row | {"queueId": 1}])
+    newest = EmbeddedLake(str(lake)).at
+    known = EmbeddedLake(str(lake), LakeVersion(newest.version, newest.tables | {"consumer_offset": 1}))
+    assert known.table(parsed("SELECT queueId FROM consumer_offset ORDER BY queueId")).to_pylist() == [{"queueId": 0}, {"queueId": 1}]
 
 
 def test_tables_that_the_lake_lacks_are_empty(lake: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pipeline.files.store_files import StoreFiles
 from pipeline.store import open_log
 from pipeline.store.open_log import OpenLog
+from store_format.big_endian import Bytes
 from store_format.files.changed_files import FileChange
 from store_format.files.mapped_files import MappedFile, offset_to_file_name
 from store_format.store_paths import COMMIT_LOG
@@ -48,3 +49,20 @@ def test_of_files_that_were_changed_one_is_in_memory(tmp_path: Path, files: list
     assert log.content(files[1]) is second
     assert log.content(files[2]) is mapped
     assert log.content(files[0]) is not first
+
+
+def test_without_a_temporary_folder_a_remote_file_is_held_in_memory(files: list[MappedFile], monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    class Remote(StoreFiles):
+        def is_mapped(self, *parts: str) -> bool:
+            return False
+
+        def content(self, *parts: str) -> Bytes:
+            return np.full(LENGTH, int(parts[-1]) // LENGTH, np.uint8)
+
+    monkeypatch.setattr(open_log.tempfile, "gettempdir", none)
+    log = OpenLog(Remote("s3://bucket/store"))
+    assert [log.content(file)[0] for file in files] == [0, 1, 2, 3, 4]
+    assert log.content(files[4]) is log.content(files[4])

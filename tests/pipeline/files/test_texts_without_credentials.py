@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.files import given_files, object_store
 from pipeline.files.given_files import GivenFileError, require_input
+from pipeline.main import run
 from pipeline.requests.request_lines import RequestError
 from pipeline.terminal import progress_to_stderr
 from store_format.errors import StoreError, without_credentials
@@ -49,3 +50,9 @@ def test_a_file_that_cannot_be_opened_is_named_without_credentials(uri: str, mon
         require_input("STORE", uri)
     assert str(refused.value).startswith(f"STORE {uri.partition('://')[0]}://***@")
     assert "SECRET" not in str(refused.value)
+
+
+def test_a_store_that_cannot_be_written_is_named_without_credentials(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", "--lake", "lake", "s3://key:secret@bucket/store"]) == 2
+    assert "s3://***@bucket/store: expected a local directory" in (err := capsys.readouterr().err)
+    assert "secret" not in err
