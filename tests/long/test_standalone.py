@@ -24,12 +24,13 @@ from tests.runs.event_log import EventLog
 from tests.runs.large_store import MESSAGES as LARGE_MESSAGES
 from tests.runs.large_store import PULLS, digests, log_bytes, rows, write_large_store, write_pulls
 from tests.runs.small_disk import disk_of
-from tests.runs.spark_cluster import SparkCluster, environments, finished, spark_cluster
+from tests.runs.spark_cluster import SparkCluster, ended, environments, finished, spark_cluster
 from tests.runs.standalone_commands import (
     NAMES,
     Commands,
     Undisturbed,
     check_left,
+    check_nothing_left,
     run_undisturbed,
     stand_in,
 )
@@ -171,6 +172,42 @@ def pause_in_turn(executors: Callable[[], list[int]], runs: Callable[[], bool]) 
             time.sleep(_PAUSE)
             os.kill(stopped, signal.SIGCONT)
         time.sleep(_PAUSE)
+
+
+def check_whole_or_failed(name: str, commands: Commands, undisturbed: Undisturbed, submitted: subprocess.Popen[str], words: str) -> int:
+    """The exit code of a command. It must be 0 with the whole result, or 3 with one sentence that has `words`, and nothing visible."""
+    code, out, err = ended(submitted)
+    if code == 0:
+        check_left(name, commands, undisturbed)
+        return code
+    errors = [line for line in err.splitlines() if line.startswith("pullsim: the engine failed: ")]
+    assert (code, out, len(errors)) == (3, "", 1), err[-4000:]
+    assert words in errors[0]
+    assert err.rstrip().endswith(errors[0])
+    check_nothing_left(name, commands, undisturbed)
+    return code
+
+
+@pytest.mark.parametrize("name", ["replay"])
+def test_executors_that_are_killed_all_at_once_leave_a_whole_result_or_nothing(
+    name: str, cluster: SparkCluster, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    """Rows that were to be computed once may be lost with them; then the next run of the command succeeds."""
+    for number in range(_TRIES):
+        commands, log = stand_in(undisturbed, name, tmp_path / str(number)), EventLog(tmp_path / f"events{number}")
+        running = cluster.start(*commands.of(name), conf=log.conf)
+        await_written(name, commands, running)
+        executors = cluster.executors()
+        for executor in executors:
+            os.kill(executor, signal.SIGKILL)
+        code = check_whole_or_failed(name, commands, undisturbed, running, "executors ended that kept rows of this run")
+        print(name, len(executors), "killed, exit code", code, dict(log.failures()))
+        if code:
+            finished(cluster.start(*commands.of(name)))
+            check_left(name, commands, undisturbed)
+        if len(executors) == len(cluster.workers) and log.missed_executor():
+            return
+    raise AssertionError("no executors with tasks were killed")
 
 
 # MiB: the archive and what is unpacked of it take 1,250
