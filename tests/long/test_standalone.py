@@ -3,33 +3,38 @@
     ./run long -k test_standalone
 
 Executors have an archive with the wheel, and the checkout is on no path of theirs. Executors and workers are killed in the middle of
-commands, and tasks run twice at once.
+commands, and tasks run twice at once. Store, lake and requests are on S3, too.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow.fs as pafs
 import pytest
 
 from tests.runs.event_log import EventLog
 from tests.runs.large_store import MESSAGES as LARGE_MESSAGES
 from tests.runs.large_store import PULLS, digests, log_bytes, rows, write_large_store, write_pulls
+from tests.runs.s3_server import BUCKET, S3Server, s3_server
 from tests.runs.small_disk import disk_of
-from tests.runs.spark_cluster import SparkCluster, environments, finished, spark_cluster
+from tests.runs.spark_cluster import SparkCluster, ended, environments, finished, spark_cluster
 from tests.runs.standalone_commands import (
+    FILLING,
     NAMES,
     Commands,
     Undisturbed,
     check_left,
+    check_nothing_left,
     run_undisturbed,
     stand_in,
 )
@@ -173,6 +178,42 @@ def pause_in_turn(executors: Callable[[], list[int]], runs: Callable[[], bool]) 
         time.sleep(_PAUSE)
 
 
+def check_whole_or_failed(name: str, commands: Commands, undisturbed: Undisturbed, submitted: subprocess.Popen[str], words: str) -> int:
+    """The exit code of a command. It must be 0 with the whole result, or 3 with one sentence that has `words`, and nothing visible."""
+    code, out, err = ended(submitted)
+    if code == 0:
+        check_left(name, commands, undisturbed)
+        return code
+    errors = [line for line in err.splitlines() if line.startswith("pullsim: the engine failed: ")]
+    assert (code, out, len(errors)) == (3, "", 1), err[-4000:]
+    assert words in errors[0]
+    assert err.rstrip().endswith(errors[0])
+    check_nothing_left(name, commands, undisturbed)
+    return code
+
+
+@pytest.mark.parametrize("name", ["replay"])
+def test_executors_that_are_killed_all_at_once_leave_a_whole_result_or_nothing(
+    name: str, cluster: SparkCluster, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    """Rows that were to be computed once may be lost with them; then the next run of the command succeeds."""
+    for number in range(_TRIES):
+        commands, log = stand_in(undisturbed, name, tmp_path / str(number)), EventLog(tmp_path / f"events{number}")
+        running = cluster.start(*commands.of(name), conf=log.conf)
+        await_written(name, commands, running)
+        executors = cluster.executors()
+        for executor in executors:
+            os.kill(executor, signal.SIGKILL)
+        code = check_whole_or_failed(name, commands, undisturbed, running, "executors ended that kept rows of this run")
+        print(name, len(executors), "killed, exit code", code, dict(log.failures()))
+        if code:
+            finished(cluster.start(*commands.of(name)))
+            check_left(name, commands, undisturbed)
+        if len(executors) == len(cluster.workers) and log.missed_executor():
+            return
+    raise AssertionError("no executors with tasks were killed")
+
+
 # MiB: the archive and what is unpacked of it take 1,250
 TOO_SMALL = 100
 
@@ -190,6 +231,58 @@ def test_a_worker_whose_disk_is_too_small_for_the_environment_changes_no_result(
             cluster.restart_worker(1)
     check_left("import", commands, undisturbed)
     assert log.executors() > len(cluster.workers)
+
+
+# those of docs/cluster.md; --packages replaces those of the properties file
+PACKAGES = (
+    "io.delta:delta-spark_4.2_2.13:4.4.0",
+    "io.delta:delta-storage:4.4.0",
+    "org.apache.hadoop:hadoop-aws:3.5.0",
+    "software.amazon.awssdk:s3-transfer-manager:2.35.4",
+    "software.amazon.awssdk:sts:2.35.4",
+)
+WITH_S3 = ("--packages", ",".join(PACKAGES), "--exclude-packages", "software.amazon.awssdk:bundle")
+# the times of the store's files, which are copies, and the path of the store
+OF_PLACES = ("store_file.mtimeMs", "broker.store")
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory, undisturbed: Undisturbed) -> Iterator[S3Server]:
+    """A server that has the store and the requests."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        of_import = undisturbed["import"]
+        for place in (of_import.store, of_import.requests):
+            pafs.copy_files(str(place), f"{BUCKET}/{place.name}", pafs.LocalFileSystem(), server.filesystem())
+        yield server
+
+
+def replaced(word: str, beginnings: Mapping[str, str]) -> str:
+    """A word with its beginning replaced by the first of the beginnings that match."""
+    return next((new + word.removeprefix(old) for old, new in beginnings.items() if word.startswith(old)), word)
+
+
+def test_commands_on_s3_leave_what_they_leave_on_local_files(
+    cluster: SparkCluster, undisturbed: Undisturbed, s3: S3Server, tmp_path: Path
+) -> None:
+    """Only the driver's environment has the credentials. No output, log or object has the secret."""
+    variables = {name: value for name, value in s3.environment().items() if name.startswith("AWS_")}
+    objects = s3.folder / BUCKET
+    for name in ("import", "replay", "replay to a file"):
+        log = EventLog(tmp_path / f"events-{name.replace(' ', '-')}")
+        place, before = name.replace(" ", "-"), undisturbed[name]
+        at = {f"{before.folder}/": f"s3://{BUCKET}/{place}/", f"{before.folder.parent}/": f"s3://{BUCKET}/"}
+        call = [replaced(word, at) for word in before.of(name)]
+        if name not in FILLING:
+            shutil.copytree(objects / "import" / "lake", objects / place / "lake")
+        code, out, err = ended(cluster.start(*call, conf=log.conf, options=WITH_S3, variables=variables))
+        assert code == 0, err[-4000:]
+        assert s3.secret not in out + err
+        # the next command removes the logs of this one's executors
+        written = [path for folder in (tmp_path, cluster.folder, objects) for path in folder.rglob("*") if path.is_file()]
+        assert {"master.log", "worker0.log", "worker1.log", "stderr"} <= {path.name for path in written}
+        assert [path for path in written if s3.secret.encode() in path.read_bytes()] == []
+        assert any(log.events("EnvironmentUpdate"))
+        check_left(name, Commands(before.store, before.requests, objects / place), undisturbed, without=OF_PLACES)
 
 
 def test_a_large_log_and_millions_of_pulls_are_answered_as_on_one_machine(cluster: SparkCluster, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,19 @@ from tests.runs.killed_streams import lake_versions
 _OF_RUNS = ("brokerName", "runId", "observedAt")
 
 
-def left_rows(lake: Path) -> dict[str, dict[str, list[str]]]:
-    """broker -> table -> the rows that readers see, as sorted texts; without replay_run, which has the times of runs."""
+def left_rows(lake: Path, *, without: Collection[str] = ()) -> dict[str, dict[str, list[str]]]:
+    """broker -> table -> the rows that readers see, as sorted texts; without replay_run, which has the times of runs.
+
+    `without` names further columns to leave out, as `table.column`.
+    """
     found: dict[str, dict[str, list[str]]] = {}
     tables = dict(lake_versions(lake)[-1]["tables"])
     for name in tables:
         if name == REPLAY_RUN.name:
             continue
         for row in _rows(lake, name, tables):
-            found.setdefault(row["brokerName"], {}).setdefault(name, []).append(_text(row))
+            kept = {column: value for column, value in row.items() if f"{name}.{column}" not in without}
+            found.setdefault(row["brokerName"], {}).setdefault(name, []).append(_text(kept))
     return {broker: {name: sorted(rows) for name, rows in tables.items()} for broker, tables in found.items()}
 
 
