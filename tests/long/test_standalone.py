@@ -3,7 +3,7 @@
     ./run long -k test_standalone
 
 Executors have an archive with the wheel, and the checkout is on no path of theirs. Executors and workers are killed in the middle of
-commands, and tasks run twice at once. Store, lake and requests are on S3, too.
+commands, tasks run twice at once, and a worker's disk gets full. Store, lake and requests are on S3, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.runs.event_log import EventLog
 from tests.runs.large_store import MESSAGES as LARGE_MESSAGES
 from tests.runs.large_store import PULLS, digests, log_bytes, rows, write_large_store, write_pulls
 from tests.runs.s3_server import BUCKET, S3Server, s3_server
-from tests.runs.small_disk import disk_of
+from tests.runs.small_disk import disk_of, kept_full
 from tests.runs.spark_cluster import SparkCluster, ended, environments, finished, spark_cluster
 from tests.runs.standalone_commands import (
     FILLING,
@@ -184,10 +184,11 @@ def check_whole_or_failed(name: str, commands: Commands, undisturbed: Undisturbe
     if code == 0:
         check_left(name, commands, undisturbed)
         return code
-    errors = [line for line in err.splitlines() if line.startswith("pullsim: the engine failed: ")]
-    assert (code, out, len(errors)) == (3, "", 1), err[-4000:]
+    # spark-submit prints both streams of its Python to stdout
+    errors = [line for line in out.splitlines() if line.startswith("pullsim: the engine failed: ")]
+    assert (code, len(errors)) == (3, 1), out[-4000:] + err[-4000:]
     assert words in errors[0]
-    assert err.rstrip().endswith(errors[0])
+    assert out.rstrip().endswith(errors[0])
     check_nothing_left(name, commands, undisturbed)
     return code
 
@@ -231,6 +232,38 @@ def test_a_worker_whose_disk_is_too_small_for_the_environment_changes_no_result(
             cluster.restart_worker(1)
     check_left("import", commands, undisturbed)
     assert log.executors() > len(cluster.workers)
+
+
+# MiB: the jars of an executor take more than 100
+LARGE_ENOUGH = 300
+
+
+def test_a_worker_whose_disk_gets_full_in_a_replay_leaves_a_whole_result_or_nothing(
+    cluster: SparkCluster, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    """The disk has the worker's folders. It is full as soon as its executor has ended a task; later tasks write files of shuffles there."""
+    host = "127.0.0.2"
+    for number in range(_TRIES):
+        commands, log = stand_in(undisturbed, "replay", tmp_path / str(number)), EventLog(tmp_path / f"events{number}")
+        with disk_of(tmp_path / f"disk{number}", mebibytes=LARGE_ENOUGH) as disk:
+            cluster.restart_worker(1, disk)
+            try:
+                running = cluster.start(*commands.of("replay"), conf=log.conf)
+                until = time.monotonic() + _SECONDS
+                while running.poll() is None and all(event["Task Info"]["Host"] != host for event in log.events("TaskEnd")):
+                    assert time.monotonic() < until
+                    time.sleep(0.01)
+                with kept_full(disk):
+                    code = check_whole_or_failed("replay", commands, undisturbed, running, "a disk is full (")
+            finally:
+                cluster.restart_worker(1)
+        print("exit code", code, dict(log.failures()))
+        if code:
+            finished(cluster.start(*commands.of("replay")))
+            check_left("replay", commands, undisturbed)
+        if any("No space left" in str(event["Task End Reason"]) for event in log.events("TaskEnd")):
+            return
+    raise AssertionError("no task met the full disk")
 
 
 # those of docs/cluster.md; --packages replaces those of the properties file

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,27 @@ def filled(disk: Path, *, left: int) -> Iterator[None]:
         yield
     finally:
         filler.unlink()
+
+
+_REFILL_SECONDS = 0.02
+
+
+@contextmanager
+def kept_full(disk: Path) -> Iterator[None]:
+    """Fill a disk for the block, and fill again whatever room others make there."""
+    over = threading.Event()
+
+    def fill() -> None:
+        with (disk / "filler").open("ab", buffering=0) as filler:
+            while not over.wait(_REFILL_SECONDS):
+                with suppress(OSError):  # others may be quicker
+                    filler.write(bytes(room(disk)))
+
+    filling = threading.Thread(target=fill)
+    filling.start()
+    try:
+        yield
+    finally:
+        over.set()
+        filling.join()
+        (disk / "filler").unlink()
