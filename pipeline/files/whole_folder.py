@@ -31,7 +31,7 @@ def whole_folder(path: str, run_id: str) -> Iterator[str]:
         OutputError: the folder cannot be made, or `path` is not free.
     """
     if is_uri(path):
-        raise OutputError(f"{path}: expected a local directory, found a URI; a store is written to a local or a shared file system")
+        raise OutputError(f"{path}: expected a local path, found a URI; a store is written to a local or a shared file system")
     target = os.path.realpath(local_path(path))
     exists = os.path.lexists(target)
     names = os.listdir(target) if os.path.isdir(target) else []

@@ -360,7 +360,7 @@ def test_a_process_that_is_killed_leaves_reads_as_they_were(
     import_as(spark, tmp_path, one)
     before = Lake(spark, str(tmp_path)).at
     contents_before = contents(tmp_path, before.tables)
-    kill_import(small_store, tmp_path, commits=random.Random(20261).randint(1, 13), by_spark=by_spark)
+    kill_import(small_store, tmp_path, commits=random.Random(20261).randint(1, 6), by_spark=by_spark)
     assert Lake(spark, str(tmp_path)).at == before
     assert contents(tmp_path, before.tables) == contents_before
     done = import_as(spark, tmp_path, small_store)
