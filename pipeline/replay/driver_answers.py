@@ -62,9 +62,7 @@ def answer_file_here(
 def _answered_chunks(run: ReplayRun, file: RequestFile, options: ReplayOptions) -> Iterator[tuple[RequestFile, pa.Table]]:
     """Some chunks of the file after the others, as files of their own, each with the answers to its requests."""
     settings = run.settings.pull_settings()
-    for start in one_by_one(range(0, len(file.chunks), _CHUNKS_AT_ONCE)):
-        some = replace(file, chunks=file.chunks[start : start + _CHUNKS_AT_ONCE])
-        requests = options.chosen_here(file_requests_here(some, options))
+    for some, requests in requests_by_chunks(file, options):
         yield some, answers_here(run.broker, requests, at=options.at, settings=settings, with_entries=options.messages)
 
 
@@ -130,6 +128,17 @@ def require_driver_answers(options: ReplayOptions, settings: PullSettings) -> No
     """
     if reason := only_spark_answers(options) or ("the number of light message queues is limited" if has_lmq_limit(settings) else None):
         raise NoSessionError(reason)
+
+
+def requests_by_chunks(file: RequestFile, options: ReplayOptions) -> Iterator[tuple[RequestFile, pa.Table]]:
+    """Some chunks of the file after the others, as files of their own, each with the requests that the options choose.
+
+    Raises:
+        RequestError: as `file_requests_here`.
+    """
+    for start in one_by_one(range(0, len(file.chunks), _CHUNKS_AT_ONCE)):
+        some = replace(file, chunks=file.chunks[start : start + _CHUNKS_AT_ONCE])
+        yield some, options.chosen_here(file_requests_here(some, options))
 
 
 def file_requests_here(file: RequestFile, options: ReplayOptions) -> pa.Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from pipeline.embedded.translation import parsed
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.views import ask
-from pipeline.replay.driver_answers import file_requests_here
+from pipeline.replay.driver_answers import requests_by_chunks
 from pipeline.replay.replay import REQUEST_COLUMNS, At, RequestProfile
 from pipeline.replay.replay_job import check_timestamps
 from pipeline.replay.replay_run import ReplayOptions
@@ -29,7 +29,6 @@ from pipeline.requests.request_lines import REQUEST_ARROW
 from pipeline.requests.request_source import read_requests
 from pipeline.schema import capture_tables as ct
 from pipeline.settings.settings import BrokerSettings
-from pipeline.tasks.running import one_by_one
 from pipeline.tasks.work import NoSessionError
 from pipeline.upgrade.compared_pulls import ComparedPulls, RuleSets, compare_pulls, compare_pulls_here
 
@@ -38,8 +37,6 @@ _KEY = ("consumerGroup", "topic", "queueId", "queueOffset")
 _DIGITS = 15
 # DefaultMQPushConsumer.pullBatchSize
 _PULL_BATCH_SIZE = 32
-# chunks of a file whose requests the driver compares at once: about 250,000
-_CHUNKS_AT_ONCE = 4
 # Pulls of each group on each queue of its topics: at its committed offset, at 0, min - 1, max and max + 1, with the group's filter. A
 # filter of a Java class, which only the client has, counts as none.
 _MADE = """
@@ -101,9 +98,7 @@ def asked_pulls(broker: OpenedBroker, file: RequestFile | None, settings: Broker
         LakeError: `at` needs times, and the pulls are made.
         NoSessionError: there is no session, and only Spark reads a table that is needed.
     """
-    source = Source.FILE if file is not None else Source.CAPTURED if broker.lake.count(ct.PULL_REQUEST) else Source.MADE
-    if source is Source.CAPTURED and not _are_captured(broker):
-        source = Source.MADE
+    source = Source.FILE if file is not None else Source.CAPTURED if _are_captured(broker) else Source.MADE
     if source is Source.MADE and at not in {None, "snapshot"}:
         raise LakeError(f"--at {at}: expected pulls with times, found no captured pulls of broker {broker.name!r}; give --requests FILE")
     at = at or ("request-time" if source is Source.CAPTURED else "snapshot")
@@ -137,9 +132,7 @@ def _compared_here(
 ) -> Callable[[RuleSets], ComparedPulls]:
     def requests() -> Iterator[pa.Table]:
         if file is not None:
-            for start in one_by_one(range(0, len(file.chunks), _CHUNKS_AT_ONCE)):
-                some = replace(file, chunks=file.chunks[start : start + _CHUNKS_AT_ONCE])
-                yield file_requests_here(some, ReplayOptions(at=at))
+            yield from (some for _, some in requests_by_chunks(file, ReplayOptions(at=at)))
         elif source is Source.CAPTURED:
             pulls = captured_pulls_here(broker)
             yield captured_requests_here(pulls, checked_here(broker, pulls, settings))

@@ -90,13 +90,20 @@ def await_written(name: str, commands: Commands, running: subprocess.Popen[str])
         time.sleep(0.01)
 
 
+def begun(name: str, cluster: SparkCluster, undisturbed: Undisturbed, folder: Path) -> tuple[Commands, EventLog, subprocess.Popen[str]]:
+    """A command in a new folder, with its event log, whose tasks have begun to write."""
+    folder.mkdir()
+    commands, log = stand_in(undisturbed, name, folder / "place"), EventLog(folder / "events")
+    running = cluster.start(*commands.of(name), conf=log.conf)
+    await_written(name, commands, running)
+    return commands, log, running
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_an_executor_that_is_killed_changes_no_result(name: str, cluster: SparkCluster, undisturbed: Undisturbed, tmp_path: Path) -> None:
     """It is killed when tasks have begun to write; again with the same command, until it had a task or its rows are missed."""
     for number in range(_TRIES):
-        commands, log = stand_in(undisturbed, name, tmp_path / str(number)), EventLog(tmp_path / f"events{number}")
-        running = cluster.start(*commands.of(name), conf=log.conf)
-        await_written(name, commands, running)
+        commands, log, running = begun(name, cluster, undisturbed, tmp_path / str(number))
         for executor in cluster.executors()[:1]:
             os.kill(executor, signal.SIGKILL)
         finished(running)
@@ -112,9 +119,7 @@ def test_a_worker_that_is_killed_and_comes_back_changes_no_result(
 ) -> None:
     """Its executor ends with it, and the worker that comes back has another; until it runs, the other worker's executor stands still."""
     for number in range(_TRIES):
-        commands, log = stand_in(undisturbed, name, tmp_path / str(number)), EventLog(tmp_path / f"events{number}")
-        running = cluster.start(*commands.of(name), conf=log.conf)
-        await_written(name, commands, running)
+        commands, log, running = begun(name, cluster, undisturbed, tmp_path / str(number))
         others = cluster.executors_of(cluster.workers[1])
         for executor in others:
             os.kill(executor, signal.SIGSTOP)
@@ -199,9 +204,7 @@ def test_executors_that_are_killed_all_at_once_leave_a_whole_result_or_nothing(
 ) -> None:
     """Rows that were to be computed once may be lost with them; then the next run of the command succeeds."""
     for number in range(_TRIES):
-        commands, log = stand_in(undisturbed, name, tmp_path / str(number)), EventLog(tmp_path / f"events{number}")
-        running = cluster.start(*commands.of(name), conf=log.conf)
-        await_written(name, commands, running)
+        commands, log, running = begun(name, cluster, undisturbed, tmp_path / str(number))
         executors = cluster.executors()
         for executor in executors:
             os.kill(executor, signal.SIGKILL)

@@ -11,14 +11,13 @@ import secrets
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.runs.s3_server import BUCKET, S3Server
+from tests.runs.s3_server import BUCKET, S3Server, await_server
 
 _START_SECONDS = 60
 
@@ -38,16 +37,7 @@ def moto_server(folder: Path) -> Iterator[S3Server]:
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(call, env=others, stdout=log, stderr=log)
     try:
-        until = time.monotonic() + _START_SECONDS
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            except OSError:
-                assert process.poll() is None, "the server has ended"
-                assert time.monotonic() < until, "the server does not answer"
-                time.sleep(0.05)
-            else:
-                break
+        await_server(process, lambda: socket.create_connection(("127.0.0.1", port), timeout=1).close(), _START_SECONDS)
         server.filesystem().create_dir(BUCKET)
         yield server
     finally:

@@ -13,7 +13,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,21 +92,22 @@ def s3_server(folder: Path, *, build: bool = True) -> Iterator[S3Server]:
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, env=os.environ | credentials, stdout=log, stderr=log)
     try:
-        _await(server, process)
+        await_server(process, lambda: server.filesystem().create_dir(BUCKET), _START_SECONDS)
         yield server
     finally:
         process.terminate()
         process.wait(30)
 
 
-def _await(server: S3Server, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + _START_SECONDS
+def await_server(process: subprocess.Popen[bytes], ask: Callable[[], object], seconds: float) -> None:
+    """Ask a server again and again for some seconds, until that is no OSError."""
+    until = time.monotonic() + seconds
     while True:
         try:
-            server.filesystem().create_dir(BUCKET)
+            ask()
         except OSError:
             assert process.poll() is None, "the server has ended"
             assert time.monotonic() < until, "the server does not answer"
-            time.sleep(0.1)
+            time.sleep(0.05)
         else:
             return
