@@ -88,7 +88,7 @@ class Stand:
         return lake
 
 
-def import_quietly(spark: SparkSession, store: Path, lake: Path, layout: Layout | None = None) -> None:
+def import_quietly(spark: SparkSession, store: Path | str, lake: Path | str, layout: Layout | None = None) -> None:
     """Import a store as the command does, without a word."""
     import_store(
         Lake(spark, str(lake)),

@@ -1,6 +1,6 @@
-"""What a cluster needs for a terabyte of commit log and ten thousand million requests, computed from the figures of the scale measures.
+"""What a cluster needs for a terabyte of commit log and ten thousand million requests, computed from the figures of one executor on S3.
 
-Core-seconds are cores times measured seconds, so that what the driver does alone, while the cores wait, is counted as if they worked.
+Core-seconds are the seconds of that executor's one core, so that what the driver does alone, while the core waits, is counted too.
 """
 
 from __future__ import annotations
@@ -8,17 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks.figures import markdown_table
-from benchmarks.scale.cases import ENTRIES_A_REQUEST, LARGE, MILLION, Row
+from benchmarks.scale.cases import KIB_MESSAGES, MILLION, ON_S3, SMALL_MESSAGES, Row
 
 LOG_BYTES, REQUESTS = 10**12, 10**10
 MESSAGE_BYTES = (1024, 200)
 CORES = (16, 64, 256)
 # dollars for an hour of a core with 4 GiB, a round price of the great clouds
 PRICE = 0.05
-_MEASURED_CORES, _HOUR = 2, 3600.0
-# bytes of a record of the curve, and of the log of large messages
-_SMALL_RECORD, _LARGE_LOG = 164, LARGE.messages * (4 << 20)
-_CURVE_MILLIONS = 20
+_HOUR = 3600.0
+_REQUESTS = 2 * MILLION
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +39,20 @@ class Costs:
 
     @classmethod
     def of(cls, rows: list[Row]) -> Costs:
-        """What the figures say: large messages give the cost of bytes, small ones that of messages.
+        """What the figures say: two imports, of small messages and of larger ones, give the cost of a message and of a byte.
 
         Raises:
             KeyError: a figure is missing.
         """
         value = {(row.case, row.x, row.series): row.value for row in rows}
-        byte = _MEASURED_CORES * value["large", "4 MiB", "import"] / _LARGE_LOG
-        messages = _CURVE_MILLIONS * MILLION
-        imported = _MEASURED_CORES * value["curve", str(_CURVE_MILLIONS), "import"] / messages
-        answered = _MEASURED_CORES * value["curve", str(_CURVE_MILLIONS), "replay"] / (messages / ENTRIES_A_REQUEST)
+        small, larger = SMALL_MESSAGES, KIB_MESSAGES
+        of_small, of_larger = value[ON_S3, "1", "import"], value[ON_S3, "1", "import of 1 KiB messages"]
+        alike = small.messages / larger.messages  # so many of the larger import would have as many messages as the small one
+        byte = max(of_larger * alike - of_small, 0.0) / (larger.log_bytes * alike - small.log_bytes)
+        message = max(of_small - byte * small.log_bytes, 0.0) / small.messages
         workers = [row.value for row in rows if row.series.endswith("largest worker")]
-        pair = [value["executors", number, "replay of 2 million"] for number in ("1", "2")]
-        return cls(max(imported - byte * _SMALL_RECORD, 0.0), byte, answered, max(workers), pair[0] / (2 * pair[1]))
+        one, two = (value[ON_S3, number, "replay of 2 million"] for number in ("1", "2"))
+        return cls(message, byte, one / _REQUESTS, max(workers), one / (2 * two))
 
     def import_hours(self, message_bytes: int) -> float:
         """Core-hours to import the log, of messages of that size."""
@@ -86,15 +85,17 @@ def cluster_plan(rows: list[Row]) -> str:
 _PLAN = """\
 ## A cluster for 1 TB
 
-The plan is for a terabyte of commit log and ten thousand million requests. `benchmarks/scale/cluster_plan.py` computes it from the figures
-above: an import takes {message:.1f} core-microseconds a message and {gibibyte:.1f} core-seconds a GiB of log. The answer to
-a request at a random offset takes {request:.1f} core-microseconds, whatever the store's size. Core-seconds are cores
-multiplied by measured seconds, so they include time in which only the driver works.
+The plan is for a terabyte of commit log and ten thousand million requests, with the store and the lake on S3.
+`benchmarks/scale/cluster_plan.py` computes it from the figures of one executor on S3: an import takes {message:.1f} core-microseconds a
+message and {gibibyte:.1f} core-seconds a GiB of log. The answer to a request at a random offset takes {request:.1f} core-microseconds,
+whatever the store's size. Core-seconds are the seconds of that executor's one core, so they include time in which only the driver works.
 
 {table}
-The hours assume that the work is spread evenly: a request goes to one segment of one queue, a task has a part of a segment, and no task
-depends on another. Two executors on one machine had {efficiency:.0%} of twice the rate of one. The price is {price} dollars an hour for a
-core with 4 GiB; replace it by your own price.
+Measured were the figures of the tables above, on one machine with two cores and a server of S3 on it. Not measured: more than four
+executors, a network between machines, Amazon's S3, and a log of more than a few gigabytes on S3. The hours assume that the work is spread
+evenly: a request goes to one segment of one queue, a task has a part of a segment, and no task depends on another. Two executors, which
+had to share the two cores with the driver and the server, had {efficiency:.0%} of twice the rate of one. The price is {price} dollars an
+hour for a core with 4 GiB; replace it by your own price.
 
 | setting | value | why |
 | --- | --- | --- |

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from benchmarks.figures import markdown_table
-from benchmarks.scale.cases import CASES, Row
+from benchmarks.scale.cases import CASES, ON_S3, Row
 from benchmarks.scale.cluster_plan import cluster_plan
 from benchmarks.scale.kept_figures import FIGURES, read_figures
 
@@ -25,6 +25,13 @@ _TITLES = {
     "filters": ("Different filters", "Five million entries, a million requests with the given number of different TAG filters."),
     "large": ("Large messages", "256 messages of 4 MiB."),
     "executors": ("Executors", "Five million messages, imported and replayed by the given number of executors of one core each."),
+    ON_S3: (
+        "Executors, with store and lake on S3",
+        (
+            "The same with store and lake on S3, and an import of a million messages of 1 KiB (1.2 GB). The server (versitygw), the driver "
+            "and the executors share two cores: four executors show that the work is done and what it holds, not how fast."
+        ),
+    ),
     "batches": (
         "Batches of a stream",
         "The given number of batches of ten requests, on a million entries: the time of the last 20, and the files and memory at the end.",

@@ -3,6 +3,10 @@
 The server is versitygw 1.8.0 (Apache License 2.0): it checks signatures, and its PUT with `If-None-Match` is atomic, on which commits of
 Delta rest. moto's server checks no signatures. MinIO is under the AGPL. Without --keep-alive, which answers some of pyarrow's uploads
 with 400. Go's tool builds it once, in minutes, into a folder of the user's cache.
+
+    python -m tests.runs.s3_server COMMAND...
+
+runs a command beside a server, with the server's endpoint and credentials in the environment; its bucket is s3://lakes.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ import secrets
 import shutil
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -111,3 +117,13 @@ def await_server(process: subprocess.Popen[bytes], ask: Callable[[], object], se
             time.sleep(0.05)
         else:
             return
+
+
+def main() -> int:
+    """Run the command of the command line beside a server; gives its exit code."""
+    with tempfile.TemporaryDirectory(prefix="pullsim-s3-") as folder, s3_server(Path(folder)) as server:
+        return subprocess.run(sys.argv[1:], env=server.environment(), check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
