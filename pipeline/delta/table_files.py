@@ -29,8 +29,8 @@ from pipeline.schema.arrow_types import arrow_of
 # columns of the row that a task returns for each file
 FILES_DDL = "table STRING, path STRING, partition STRING, size BIGINT, modificationTime BIGINT, records BIGINT, stats STRING"
 _FILES_ARROW = arrow_of(FILES_DDL)
-# uncompressed bytes of a row group and of a file
-_ROW_GROUP_BYTES = 64 << 20
+# uncompressed bytes that are written at once, and of a file
+_WRITTEN_BYTES = 64 << 20
 _FILE_BYTES = 256 << 20
 # bytes of a page of large rows, and most rows between two looks at a page's size
 _PAGE_BYTES = 1 << 20
@@ -49,6 +49,7 @@ class FileWriter:
         without_dictionary: paths of columns whose values hardly repeat, which are written without a dictionary.
         partitioned_by: partition columns, whose values are in the files too, as Spark writes them; rows with equal values must follow one
             another.
+        row_group_bytes: uncompressed bytes of a row group, at most _WRITTEN_BYTES.
     """
 
     table: str
@@ -57,6 +58,7 @@ class FileWriter:
     stats: tuple[str, ...]
     without_dictionary: tuple[str, ...] = ()
     partitioned_by: tuple[str, ...] = ()
+    row_group_bytes: int = _WRITTEN_BYTES
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of batches, which have the schema's columns in any order; gives a row of FILES_DDL for each file."""
@@ -119,7 +121,7 @@ class _TableFiles:
 
 
 class _OpenFile:
-    """A Parquet file that is being written; its row groups have about _ROW_GROUP_BYTES of rows."""
+    """A Parquet file that is being written."""
 
     def __init__(self, writer: FileWriter, partition: tuple[Any, ...]) -> None:
         self.partition, self.bytes = partition, 0
@@ -136,14 +138,15 @@ class _OpenFile:
         """Append rows."""
         self._rows.append(rows)
         self._rows_bytes += rows.nbytes
-        if self._rows_bytes >= _ROW_GROUP_BYTES:
-            self._write_group()
+        if self._rows_bytes >= _WRITTEN_BYTES:
+            self._write_groups()
 
-    def _write_group(self) -> None:
+    def _write_groups(self) -> None:
         rows = pa.Table.from_batches(self._rows, self._writer.schema)
+        rows_a_byte = len(rows) / max(self._rows_bytes, 1)
         with _named_in_errors(self._path):
-            self._file = self._file or self._created(_PAGE_BYTES * len(rows) // max(self._rows_bytes, 1))
-            self._file.write_table(rows)
+            self._file = self._file or self._created(int(_PAGE_BYTES * rows_a_byte))
+            self._file.write_table(rows, row_group_size=max(int(self._writer.row_group_bytes * rows_a_byte), 1))
         self.bytes += self._rows_bytes
         self._rows, self._rows_bytes = [], 0
 
@@ -170,7 +173,7 @@ class _OpenFile:
     def close(self) -> dict[str, Any]:
         """Write the file's last row group and its footer; gives a row of FILES_DDL."""
         if self._rows:
-            self._write_group()
+            self._write_groups()
         with _named_in_errors(self._path):
             if self._file is not None:
                 self._file.close()

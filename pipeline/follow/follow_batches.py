@@ -17,7 +17,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from pipeline.delta.delta_sql import literal
 from pipeline.files.store_files import StoreFiles
 from pipeline.follow.follow_metrics import Followed, FollowedBatch
 from pipeline.follow.followed_timer import FollowedTimer
@@ -147,7 +146,6 @@ class FollowBatches(BatchWork):
             writer.commit(self.now())
 
     def _record_steps(self, writer: LakeWriter, row: dict[str, Any], growth: Growth, facts: Row) -> list[Callable[[], None]]:
-        mine = f"brokerName = {literal(self.broker)}"
         segments = computed_once(growth.segments())
         files = LogTail(self.store, row["mappedFileSizeCommitLog"]).files()
         added = {
@@ -169,15 +167,15 @@ class FollowBatches(BatchWork):
             *(partial(add, table, rows) for table, rows in added.items()),
             partial(merge, t.CONSUME_QUEUE_SEGMENT, segments, SEGMENT_KEY),
             partial(merge, t.QUEUE, growth.queues(), QUEUE_KEY),
-            partial(writer.replace_rows, t.STORE_FILE, growth.log_files(files, facts["end"]), f"{mine} AND kind = 'commitlog'"),
+            partial(writer.replace_rows, t.STORE_FILE, growth.log_files(files, facts["end"]), {"kind": "commitlog"}),
         ]
 
     def _broker_step(self, writer: LakeWriter, row: dict[str, Any], growth: Growth, facts: Row, *, with_timer: bool) -> Callable[[], None]:
         files = LogTail(self.store, row["mappedFileSizeCommitLog"]).files()
         least = files[0].from_offset if files else row["minPhyOffset"]
         end = facts["end"] if facts["count"] else row["maxPhyOffset"]
-        grown = growth.broker_row(least, end, facts["newest"], with_timer=with_timer)
-        return partial(writer.replace_rows, t.BROKER, grown, f"brokerName = {literal(self.broker)}")
+        grown = growth.broker_row(row, least, end, facts["newest"], with_timer=with_timer)
+        return partial(writer.replace_rows, t.BROKER, grown)
 
     def _config_steps(self, lake: Lake, writer: LakeWriter) -> list[Callable[[], None]]:
         """The steps that write the rows of the files under config/ that changed since the last batch."""
@@ -208,4 +206,4 @@ class FollowBatches(BatchWork):
             writer.prepare(table)
             writer.merge(table, frame_of(writer.spark, rows), table.key, all_of=self.broker)
         else:
-            writer.replace_rows(table, frame_of(writer.spark, rows), f"brokerName = {literal(self.broker)}")
+            writer.replace_rows(table, rows)

@@ -10,7 +10,6 @@ import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline.delta.delta_sql import literal
 from pipeline.files.store_files import StoreFiles
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.rows.config_tables import timer_checkpoint_rows
@@ -18,7 +17,6 @@ from pipeline.rows.timer_rows import log_files, timer_rows
 from pipeline.schema.tables import TIMER_CHECKPOINT
 from pipeline.schema.timer_tables import TIMER_LOG, TIMER_SLOT
 from pipeline.settings.settings import BrokerSettings
-from pipeline.tasks.local_rows import frame_of
 from pipeline.tasks.work import SparkTasks
 from store_format.timer.timer_files import TIMER_WHEEL
 
@@ -51,12 +49,10 @@ class FollowedTimer:
     def replace_rows(self, writer: LakeWriter) -> None:
         """Replace the broker's rows of timer_checkpoint, timer_slot and timer_log."""
         started, self._known = self.now(), self._stamps()
-        mine = f"brokerName = {literal(self.broker)}"
-        clock = frame_of(writer.spark, timer_checkpoint_rows(self.store, self.broker))
-        writer.replace_rows(TIMER_CHECKPOINT, clock, mine)
+        writer.replace_rows(TIMER_CHECKPOINT, timer_checkpoint_rows(self.store, self.broker))
         for rows in timer_rows(SparkTasks(writer.spark), self.store, self.broker, self.settings):
             for table in (TIMER_SLOT, TIMER_LOG):
-                writer.replace_rows(table, rows.frame(table), mine)
+                writer.replace_rows(table, rows.frame(table))
         self._due = self.now() + _PAUSE * (self.now() - started)
 
     def _stamps(self) -> tuple[Stamp, ...]:

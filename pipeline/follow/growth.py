@@ -6,7 +6,7 @@ and the checkpoint stay as the last import read them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -96,28 +96,28 @@ class Growth:
         rows = segments.mapInArrow(unpack, t.CONSUME_QUEUE.schema).join(F.broadcast(first), list(_QUEUE))
         return rows.where("queueOffset >= first").drop("first")
 
-    def log_files(self, files: Sequence[MappedFile], end: int) -> DataFrame:
+    def log_files(self, files: Sequence[MappedFile], end: int) -> pa.Table:
         """The rows of store_file for the files of the commit log, which ends at `end`."""
         used = [replace(file, wrote=min(file.length, end - file.from_offset)) for file in files if file.from_offset < end]
-        rows = [(COMMIT_LOG, f.name, f.from_offset, f.length, f.wrote, f.mtime_ms, f"{COMMIT_LOG}/{f.name}") for f in used]
-        ddl = "kind STRING, name STRING, fromOffset BIGINT, length BIGINT, wrote BIGINT, mtimeMs BIGINT, path STRING"
-        found = self.broker.lake.spark.createDataFrame(rows, ddl).withColumn("brokerName", F.lit(self.broker.name))
-        return found.withColumns({"topic": F.lit(None).cast("STRING"), "queueId": F.lit(None).cast("INT")})
+        names = ("brokerName", "kind", "name", "fromOffset", "length", "wrote", "mtimeMs", "path")
+        rows = [
+            (self.broker.name, COMMIT_LOG, f.name, f.from_offset, f.length, f.wrote, f.mtime_ms, f"{COMMIT_LOG}/{f.name}") for f in used
+        ]
+        return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], arrow_schema(t.STORE_FILE))
 
-    def broker_row(self, least: int, end: int, newest: int, *, with_timer: bool) -> DataFrame:
+    def broker_row(self, row: Mapping[str, Any], least: int, end: int, newest: int | None, *, with_timer: bool) -> pa.Table:
         """The row of broker for a log from offset `least` to `end`, whose greatest store timestamp is at least `newest`, ms.
 
-        `with_timer` says whether the timer's files are read again with it.
+        `row` is the present one; `with_timer` says whether the timer's files are read again with it.
         """
-        row = self.broker.table(t.BROKER)
-        known = F.col("followedFrom") if "followedFrom" in row.columns else F.lit(None).cast("BIGINT")
+        known = row["maxPhyOffset"] if row["followedFrom"] is None else row["followedFrom"]
         changes = {
-            "followedFrom": F.lit(end).cast("BIGINT") if with_timer else F.coalesce(known, F.col("maxPhyOffset")),
-            "minPhyOffset": F.lit(least).cast("BIGINT"),
-            "maxPhyOffset": F.lit(end).cast("BIGINT"),
-            "maxStoreTimestamp": F.greatest("maxStoreTimestamp", F.lit(newest).cast("BIGINT")),
+            "followedFrom": end if with_timer else known,
+            "minPhyOffset": least,
+            "maxPhyOffset": end,
+            "maxStoreTimestamp": max((time for time in (row["maxStoreTimestamp"], newest) if time is not None), default=None),
         }
-        return row.withColumns(changes)
+        return pa.Table.from_pylist([{**row, **changes}], arrow_schema(t.BROKER))
 
 
 # what tasks do ------------------------------------------------------------------------------------------------------------------------

@@ -278,8 +278,7 @@ class LakeWriter:
             NoSessionError: there is no session, and the table may have such rows, or only Spark writes it.
         """
         if not isinstance(rows, DriverWork):
-            where = f"brokerName = {literal(self.broker)} AND sourceDigest = {literal(digest)}"
-            self.replace_rows(table, rows.frame, where)
+            self.replace_rows(table, rows.frame, {"sourceDigest": digest})
         elif table.name not in self.lake.at.tables:
             self._write_anew(table, rows.table(), Placement())
         else:
@@ -289,14 +288,28 @@ class LakeWriter:
             self._restore(table)
             self.append(table, rows.table())
 
-    def replace_rows(self, table: Table, rows: DataFrame, where: str) -> None:
-        """Replace the rows of a table for which the SQL condition `where` is true by `rows`; create the table if needed."""
+    def replace_rows(self, table: Table, rows: DataFrame | pa.Table, equal: Mapping[str, str] | None = None) -> None:
+        """Replace the broker's rows of a table by `rows`; create the table if needed.
+
+        Args:
+            table: the table.
+            rows: a DataFrame; or an Arrow table of a few rows, which the driver writes.
+            equal: values of columns; only rows with these are replaced.
+        """
         if table.name not in self.lake.at.tables:
             self._write_anew(table, rows, Placement())
             return
         self._restore(table)
+        mine = {"brokerName": self.broker, **(equal or {})}
+        if isinstance(rows, pa.Table) and self._commits_here(table):
+            with self._writing():
+                delete_rows(self.lake.path(table.name), self._versions[table.name], _condition(mine), self._named)
+            self._remember_version(table)
+            self.append(table, rows)
+            return
+        where = " AND ".join(f"{name} = {literal(value)}" for name, value in mine.items())
         with self._writing():
-            self._write(rows, table, "overwrite").option("replaceWhere", where).save(self.lake.path(table.name))
+            self._write(self._frame(rows), table, "overwrite").option("replaceWhere", where).save(self.lake.path(table.name))
         self._remember_version(table)
 
     def delete_rows(self, table: Table, where: str) -> None:
@@ -304,7 +317,7 @@ class LakeWriter:
         path = self.lake.path(table.name)
         with self._writing():
             if self._commits_here(table):
-                mine = "brokerName = '{}'".format(self.broker.replace("'", "''"))  # no SQL of Spark, which reads backslashes
+                mine = _condition({"brokerName": self.broker})
                 delete_rows(path, self._versions[table.name], f"{mine} AND {where}", self._named)
             else:
                 with self._commits_named():
@@ -528,6 +541,11 @@ class LakeWriter:
             raise LakeError(f"{self.lake.root}: cannot write a Delta table: {plain_message(error)}") from error
 
 
+def _condition(equal: Mapping[str, str]) -> str:
+    """The condition in deltalake's SQL, which reads no backslashes, that columns have some values."""
+    return " AND ".join("\"{}\" = '{}'".format(name, value.replace("'", "''")) for name, value in equal.items())
+
+
 def _damaged(path: str, error: Exception) -> LakeError:
     return LakeError(f"{path}: cannot read the log of the Delta table: {plain_message(error)}; {RESTORE}")
 
@@ -537,4 +555,4 @@ def _file_writer(table: Table, folder: str, placement: Placement | None = None) 
     schema, partitioned_by = arrow_schema(table), partition_columns(table, placement or Placement())
     plain = (field.name for field in schema if not (pa.types.is_nested(field.type) or pa.types.is_binary(field.type)))
     stats = tuple(name for name in table.stats or plain if name not in partitioned_by)
-    return FileWriter(table.name, folder, schema, stats, columns_without_dictionary(), partitioned_by)
+    return FileWriter(table.name, folder, schema, stats, columns_without_dictionary(), partitioned_by, table.row_group_bytes)

@@ -34,6 +34,7 @@ class Table:
         by_queue: whether the table is laid out by queue: partitioned by (topic, queueId) or clustered by `cluster_by`.
         cluster_by: clustering columns of the clustered layout.
         stats: columns that get file statistics; empty for Delta's choice, the first 32.
+        row_group_bytes: uncompressed bytes of a row group of the table's files, of which a reader skips those that it does not need.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Table:
     by_queue: bool = False
     cluster_by: tuple[str, ...] = ()
     stats: tuple[str, ...] = ()
+    row_group_bytes: int = 64 << 20
 
     @property
     def schema(self) -> str:

@@ -88,6 +88,9 @@ CONSUME_QUEUE = Table(
     stats=_STATS,
 )
 
+# of tables whose rows are runs of thousands of entries or records, of which a pull needs one or two: about 16 runs
+_FEW_RUNS_BYTES = 4 << 20
+
 CONSUME_QUEUE_SEGMENT = Table(
     "consume_queue_segment",
     "The entries of consume_queue packed, a run of one queue file a row: what a replay reads.",
@@ -113,6 +116,7 @@ CONSUME_QUEUE_SEGMENT = Table(
         "length(storeTimestamps) = 8 * entryCount",
     ),
     cluster_by=(),
+    row_group_bytes=_FEW_RUNS_BYTES,
 )
 
 CONSUME_QUEUE_PROPERTIES = Table(
@@ -127,6 +131,7 @@ CONSUME_QUEUE_PROPERTIES = Table(
     ),
     key=("brokerName", "topic", "queueId", "firstQueueOffset"),
     checks=("firstQueueOffset >= 0", "length(lengths) > 0"),
+    row_group_bytes=_FEW_RUNS_BYTES,
 )
 
 ODD_ENTRY = Table(
@@ -169,6 +174,7 @@ COMMIT_LOG_SEGMENT = Table(
         "length(ends) = 8 * recordCount",
         "length(storeTimestamps) = 8 * recordCount",
     ),
+    row_group_bytes=_FEW_RUNS_BYTES,
 )
 
 QUEUE = Table(

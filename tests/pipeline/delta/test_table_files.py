@@ -63,8 +63,8 @@ def batches(rows: list[dict[str, Any]], size: int) -> list[pa.RecordBatch]:
     return pa.Table.from_pylist(rows, SCHEMA).to_batches(max_chunksize=size)
 
 
-def written(folder: Path, rows: list[dict[str, Any]], size: int = 7) -> list[dict[str, Any]]:
-    writer = FileWriter("made", str(folder), SCHEMA, TABLE.stats)
+def written(folder: Path, rows: list[dict[str, Any]], size: int = 7, group: int = 1 << 20) -> list[dict[str, Any]]:
+    writer = FileWriter("made", str(folder), SCHEMA, TABLE.stats, row_group_bytes=group)
     return [file for batch in writer.write(iter(batches(rows, size))) for file in batch.to_pylist()]
 
 
@@ -74,16 +74,16 @@ def read(path: Path, version: int) -> pa.Table:
     return found
 
 
-@given(rows=ROWS, size=st.integers(1, 12), group=st.integers(1, 2000), file=st.integers(1, 4000))
+@given(rows=ROWS, size=st.integers(1, 12), group=st.integers(1, 2000), at_once=st.integers(1, 4000), file=st.integers(1, 4000))
 @settings(max_examples=examples(60), deadline=None)
 def test_files_hold_the_rows_in_order_and_their_statistics(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], size: int, group: int, file: int
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], size: int, group: int, at_once: int, file: int
 ) -> None:
     folder = tmp_path_factory.mktemp("table")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_files, "_ROW_GROUP_BYTES", group)
+        patch.setattr(table_files, "_WRITTEN_BYTES", at_once)
         patch.setattr(table_files, "_FILE_BYTES", file)
-        files = written(folder, rows, size)
+        files = written(folder, rows, size, group)
     found = [pq.read_table(folder / one["path"], schema=SCHEMA).to_pylist() for one in files]
     assert [row for part in found for row in part] == rows
     check_files(str(folder), files)
@@ -228,7 +228,7 @@ def test_files_that_the_driver_does_not_see_are_not_committed(tmp_path: Path) ->
 def test_a_file_that_cannot_be_written_leaves_no_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, raised: type[Exception], text: str, failing: str
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(table_files.pq.ParquetWriter, failing, fail)
@@ -243,7 +243,7 @@ def test_an_error_of_the_rows_is_not_called_one_of_the_file(tmp_path: Path, monk
         yield from batches([{"number": 1}], 1)
         raise OSError(errno.EIO, "of the input")
 
-    monkeypatch.setattr(table_files, "_ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(table_files, "_WRITTEN_BYTES", 1)
     with pytest.raises(OSError, match="of the input") as error:
         [*FileWriter("made", str(tmp_path / "made"), SCHEMA, ()).write(rows())]
     assert type(error.value) is OSError
@@ -304,3 +304,14 @@ def test_names_with_blanks_and_umlauts_are_read(tmp_path: Path) -> None:
     path = tmp_path / "größe #1 +x"
     create_table(TABLE, str(path), {}, written(path, [{"number": math.comb(60, 30)}]), "created")
     assert read(Path(path), 0)["number"].to_pylist() == [math.comb(60, 30)]
+
+
+def test_a_file_has_row_groups_of_the_asked_size(tmp_path: Path) -> None:
+    """A reader that needs few rows then reads little more than these."""
+    schema = pa.schema([("number", pa.int64()), ("run", pa.binary())])
+    rows = pa.record_batch([pa.array(range(64)), pa.array([bytes(1 << 16)] * 64)], schema=schema)
+    (file,) = next(FileWriter("made", str(tmp_path), schema, ("number",), row_group_bytes=1 << 18).write(iter([rows]))).to_pylist()
+    footer = pq.read_metadata(tmp_path / file["path"])
+    sizes = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+    assert sum(sizes) == 64
+    assert max(sizes) == 3  # a run and its number are a little more than a quarter of that
