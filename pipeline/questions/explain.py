@@ -221,8 +221,8 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, broker_settings: BrokerSe
 
 def _here(broker: OpenedBroker, request: OneRequest, settings: PullSettings) -> tuple[Answering, list[Row]]:
     """The request after the entries that it scans, without Spark."""
-    [found] = requests_after_entries_here(broker, request.requests, at=request.at, settings=settings, with_entries=True)
-    return found
+    [(answering, rows)] = requests_after_entries_here(broker, request.requests, at=request.at, settings=settings, with_entries=True)
+    return answering, list(rows)
 
 
 def _on_spark(broker: OpenedBroker, request: OneRequest, settings: PullSettings) -> tuple[Answering, list[Row]]:

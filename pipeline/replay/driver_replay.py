@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Protocol
 
 import pyarrow as pa
@@ -33,7 +35,7 @@ from udfs.pull.pull_filter import FilterRules
 
 # entries of all answers that the driver keeps: 20 bytes each
 MOST_ENTRIES = 10_000_000
-# entries of the queues' segments that the requests need: 40 bytes each, and more with properties
+# entries of queues' segments that are read at once: 40 bytes each, and more with properties
 MOST_QUEUE_ENTRIES = 2_000_000
 # so many queues are read with a condition each; of more queues, each segment whose number is asked for in any of them is read
 _QUEUES_ONE_BY_ONE = 1000
@@ -59,6 +61,10 @@ class StoredRows(Protocol):
 
     def segments(self, keys: Set[Segment]) -> Mapping[Segment, Row]:
         """Rows of consume_queue_segment, at least those of `keys` that there are."""
+        ...
+
+    def stamps(self, keys: Set[Segment]) -> Mapping[Segment, Row]:
+        """The firstQueueOffset and storeTimestamps of segments, at least those of `keys` that there are."""
         ...
 
     def properties(self, keys: Set[Segment]) -> Mapping[Segment, list[Row]]:
@@ -99,8 +105,11 @@ class LakeRows:
 
     def segments(self, keys: Set[Segment]) -> Mapping[Segment, Row]:
         """As StoredRows says."""
-        names = ["firstQueueOffset", "entryCount", "entries", "extUnits", "storeTimestamps"]
-        return dict(self._of_segments(t.CONSUME_QUEUE_SEGMENT, keys, names))
+        return dict(self._of_segments(t.CONSUME_QUEUE_SEGMENT, keys, ["firstQueueOffset", "entryCount", "entries", "extUnits"]))
+
+    def stamps(self, keys: Set[Segment]) -> Mapping[Segment, Row]:
+        """As StoredRows says."""
+        return dict(self._of_segments(t.CONSUME_QUEUE_SEGMENT, keys, ["firstQueueOffset", "storeTimestamps"]))
 
     def properties(self, keys: Set[Segment]) -> Mapping[Segment, list[Row]]:
         """As StoredRows says."""
@@ -178,7 +187,7 @@ def answers_here(
     parts = requests_after_entries_here(broker, requests, at=at, settings=settings, with_entries=with_entries)
     found, entries = [], 0
     for answering, rows in parts:
-        for answers in answer_batches(answering, iter(rows)):
+        for answers in answer_batches(answering, rows):
             entries += len(answers.column("entries").flatten())
             if entries > most_entries:
                 raise NoSessionError(f"the answers have more than {most_entries:,} entries")
@@ -188,7 +197,7 @@ def answers_here(
 
 def requests_after_entries_here(
     broker: OpenedBroker, requests: pa.Table, *, at: At, settings: PullSettings, with_entries: bool
-) -> list[tuple[Answering, list[Row]]]:
+) -> list[tuple[Answering, Iterator[Row]]]:
     """As `replay.requests_after_entries`, for few requests.
 
     Args:
@@ -217,7 +226,7 @@ def after_entries(
     at: At,
     place: Place,
     settings: PullSettings,
-) -> list[tuple[Answering, list[Row]]]:
+) -> list[tuple[Answering, Iterator[Row]]]:
     """Packed requests, each after the entries that it scans: those with TAG filters or none; those with filters that look into messages.
 
     Args:
@@ -261,15 +270,21 @@ def _as_of_times(rows: StoredRows, packed: list[Row], place: Place) -> list[Row]
     """The packed rows with maxOffset and log end as of each request's time, by the keys of `place`."""
     indexes = rows.times({_queue(row) for row in packed})
     of_segments = list(rows_of(as_of.place_by_time(row | {"index": indexes.get(_queue(row))} for row in packed)))
-    stored = rows.segments({(*_queue(row), row["key"]) for row in of_segments})
-    stamps = (
-        {"topic": topic, "queueId": queue_id, "key": number, "first": row["firstQueueOffset"], "storeTimestamps": row["storeTimestamps"]}
-        for (topic, queue_id, number), row in stored.items()
-    )
-    of_parts = list(rows_of(as_of.set_max_offset_by_time(rows.log_parts(), rows_in_order(stamps, of_segments, as_of.SEGMENT))))
+    of_parts = list(rows_of(as_of.set_max_offset_by_time(rows.log_parts(), _with_stamps(rows, of_segments))))
     runs = rows.log_runs({row["key"] for row in of_parts})
     ended = as_of.set_log_end_by_time(rows.store.log_start, place, rows_in_order(runs, of_parts, as_of.PART, *as_of.IN_PART))
     return list(rows_of(ended))
+
+
+def _with_stamps(rows: StoredRows, packed: list[Row]) -> Iterator[Row]:
+    """The packed rows, those of a segment after a row with the store timestamps of the segment's entries."""
+    for some in _parts(rows, packed, as_of.SEGMENT, lambda row: [(*_queue(row), row["key"])]):
+        stored = rows.stamps({(*_queue(row), row["key"]) for row in some})
+        stamps = (
+            {"topic": topic, "queueId": queue_id, "key": key, "first": row["firstQueueOffset"], "storeTimestamps": row["storeTimestamps"]}
+            for (topic, queue_id, key), row in stored.items()
+        )
+        yield from rows_in_order(stamps, some, as_of.SEGMENT)
 
 
 def _segments_of(rows: StoredRows, row: Row, settings: PullSettings) -> list[Segment]:
@@ -292,12 +307,30 @@ def _with_verdicts(rows: StoredRows, rules: FilterRules, packed: list[Row], sett
     return parts
 
 
-def _with_blocks(rows: StoredRows, packed: list[Row], settings: PullSettings, *then_by: str) -> list[Row]:
+def _with_blocks(rows: StoredRows, packed: list[Row], settings: PullSettings, *then_by: str) -> Iterator[Row]:
     """The packed rows, those of a key after a row with the key's entries."""
-    of_keys = {tuple(row[name] for name in ENTRIES_KEY): _segments_of(rows, row, settings) for row in packed}
-    stored = rows.segments({key for keys in of_keys.values() for key in keys})
-    found = (
-        dict(zip(ENTRIES_KEY, key, strict=True)) | {"blocks": [stored[one] for one in keys if one in stored]}
-        for key, keys in of_keys.items()
-    )
-    return rows_in_order((row for row in found if row["blocks"]), packed, ENTRIES_KEY, *then_by)
+    for some in _parts(rows, packed, ENTRIES_KEY, partial(_segments_of, rows, settings=settings)):
+        of_keys = {tuple(row[name] for name in ENTRIES_KEY): _segments_of(rows, row, settings) for row in some}
+        stored = rows.segments({key for keys in of_keys.values() for key in keys})
+        found = (
+            dict(zip(ENTRIES_KEY, key, strict=True)) | {"blocks": [stored[one] for one in keys if one in stored]}
+            for key, keys in of_keys.items()
+        )
+        yield from rows_in_order((row for row in found if row["blocks"]), some, ENTRIES_KEY, *then_by)
+
+
+def _parts(rows: StoredRows, packed: list[Row], key: tuple[str, ...], segments: Callable[[Row], list[Segment]]) -> Iterator[list[Row]]:
+    """The packed rows by key, those of a key together, in lists whose `segments` have at most MOST_QUEUE_ENTRIES entries."""
+    some: list[Row] = []
+    entries = 0
+    for _, of_key in groupby(sorted(packed, key=itemgetter(*key)), key=itemgetter(*key)):
+        alike = list(of_key)
+        least, end = rows.bounds.get(_queue(alike[0]), (0, 0))
+        needed = min(len(segments(alike[0])) * SEGMENT_ENTRIES, end - least)
+        if some and entries + needed > MOST_QUEUE_ENTRIES:
+            yield some
+            some, entries = [], 0
+        some += alike
+        entries += needed
+    if some:
+        yield some

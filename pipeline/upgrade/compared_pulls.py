@@ -71,7 +71,7 @@ class RuleSets:
             NoSessionError: only Spark can answer.
         """
         parts = requests_after_entries_here(broker, requests, at=at, settings=self._both, with_entries=False)
-        return ((self._sides(broker, answering), iter(rows)) for answering, rows in parts)
+        return ((self._sides(broker, answering), rows) for answering, rows in parts)
 
     @property
     def _both(self) -> PullSettings:
