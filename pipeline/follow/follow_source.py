@@ -128,6 +128,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at = FollowOffset.of(start)
         config = self._config()
         if (event := self.log.lost(at)) is not None:
+            self.log = self.log.as_found()
             tail = self.log.end()
             found = FollowOffset(
                 physic_offset=tail.end,

@@ -5,7 +5,8 @@ a BLANK; CommitLog.DefaultAppendMessageCallback, which copies a record into the 
 Rule: a record is complete if another record or a BLANK follows it, or if two reads found the same bytes. A record is still being copied if
 its lengths do not add up, its body does not have its CRC-32, its last text ends in zeros, or its bytes change.
 Surprises: a broker that restarts after a kill may truncate the log and write other messages to the same offsets. A broker that cleans up
-deletes files that were not read yet. The CRC-32 of the last record read is kept; comparing it shows both.
+deletes files that were not read yet. The CRC-32 of the last record read is kept; comparing it shows both. A store without a log does not
+tell how long its files will be: when the log begins, the store is imported again.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import numpy as np
 
 from pipeline.files.store_files import StoreFiles
 from store_format.big_endian import Bytes, Positions
+from store_format.files.files import Entry
 from store_format.files.mapped_files import MappedFile, is_mapped_file_name
 from store_format.log.commit_log import WalkEnd, first_bad_body, walk
 from store_format.record.record_columns import locate
 from store_format.record.record_length import stored_length
-from store_format.store_paths import COMMIT_LOG
+from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
 # kinds of events: why the rows that were read are no longer those of the log
 TRUNCATED, CLEANED = "TRUNCATED", "CLEANED"
@@ -120,6 +122,8 @@ class LogTail:
         """The event if the log has lost or overwritten records that were read up to `at`, else None."""
         files = self.files()
         first = files[0].from_offset if files else at.min_offset
+        if at.min_offset < 0 and (begun := self._first_begun()):
+            return Event(kind=CLEANED, physic_offset=int(begun.name), text=f"the log begins at {int(begun.name)} now, it had no files")
         if at.min_offset >= 0 and first != at.min_offset:
             text = f"the log begins at {first} now, it began at {at.min_offset}"
             return Event(kind=CLEANED, physic_offset=first, text=text)
@@ -127,6 +131,20 @@ class LogTail:
             return None
         text = f"the record at {at.mark.offset} is no longer the one that was read: the log was cut, and written on"
         return Event(kind=TRUNCATED, physic_offset=at.mark.offset, text=text)
+
+    def as_found(self) -> LogTail:
+        """This log with files as long as its first one is, where the broker has written to that."""
+        begun = self._first_begun()
+        return self if begun is None else replace(self, file_size=begun.length)
+
+    def _first_begun(self) -> Entry | None:
+        """The first file of the log, where the broker has written to it and to a queue: an import finds the lengths of their files then."""
+        files = [entry for entry in self.store.folder(COMMIT_LOG) if is_mapped_file_name(entry.name)]
+        if not files or not _begins(self.store.part(0, 8, COMMIT_LOG, files[0].name), 0):
+            return None
+        folders = ((CONSUME_QUEUE, topic.name) for topic in self.store.folder(CONSUME_QUEUE))
+        queues = ((*folder, queue.name) for folder in folders for queue in self.store.folder(*folder))
+        return files[0] if any(self.store.folder(*queue) for queue in queues) else None
 
     def look(self, start: int, bytes_max: int, known: Mark | None) -> Tail:
         """Find the complete records from the offset `start` on; `known` is the newest record that the last read found.

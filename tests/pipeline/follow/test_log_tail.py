@@ -135,6 +135,21 @@ def test_what_was_read_and_is_gone_is_an_event(living: LivingStore, grown: Path)
     assert (event.kind, event.physic_offset) == (CLEANED, LOG_FILE)
 
 
+def test_a_log_that_begins_is_an_event_when_its_lengths_are_known(living: LivingStore) -> None:
+    unknown = tail_of(living, 1 << 30)
+    at = FollowOffset(physic_offset=0, min_offset=-1)
+    assert unknown.lost(at) is None, "no record is there"
+    living.cut_at(living.record_offsets()[3])
+    queues = living.path / "consumequeue"
+    hidden = queues.rename(living.path / "hidden")
+    assert unknown.lost(at) is None, "no queue is there"
+    hidden.rename(queues)
+    event = unknown.lost(at)
+    assert event is not None
+    assert (event.kind, event.physic_offset) == (CLEANED, 0)
+    assert unknown.as_found().file_size == LOG_FILE
+
+
 def test_a_file_that_is_still_being_made_is_none(living: LivingStore) -> None:
     living.cut_at(living.record_offsets()[1])
     (living.path / "commitlog" / f"{LOG_FILE:020d}").write_bytes(bytes(100))
