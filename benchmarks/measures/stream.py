@@ -94,8 +94,10 @@ def seconds_of_batches(spark: SparkSession, lake: Path, folder: Path, shape: Sha
     def now() -> dt.datetime:
         return dt.datetime.now(dt.UTC)
 
-    answering = Batches(root=opened.root, run=run, settings_of=lambda *_: settings, now=now, stop=threading.Event())
     log = RequestLog(f"{checkpoint}/{REQUESTS}")
+    answering = Batches(
+        root=opened.root, run=run, settings_of=lambda *_: settings, requests=f"{checkpoint}/{REQUESTS}", now=now, stop=threading.Event()
+    )
     report = report_of(spark, run, log, answering.counts, progress=lambda _: None, now=now, publish=None)
     report.listener = told = _Seconds(run.checkpoint)
     done = run_stream(opened, run, checkpoint, answering, report, files_max=1, once=True, trigger_seconds=0)

@@ -108,9 +108,10 @@ def stream_command(
         for path in removed:
             progress_to_stderr(f"removed incomplete checkpoint file {folder}/{path}; its contents are recomputed")
         progress_to_stderr(f"run {run.run_id}: answering what is in {source}")
+        log_folder = f"{folder}/{REQUESTS}"
         captured = CapturedBatches(root=root, run=run, settings=given, captures_max=max_files, now=now, stop=stop)
-        batches = captured if of_table else Batches(root=root, run=run, settings_of=settings_of, now=now, stop=stop)
-        log = None if of_table else RequestLog(f"{folder}/{REQUESTS}")
+        batches = captured if of_table else Batches(root=root, run=run, settings_of=settings_of, requests=log_folder, now=now, stop=stop)
+        log = None if of_table else RequestLog(log_folder)
         report = report_of(spark, run, log, batches.counts, progress=progress_to_stderr, now=now, publish=publish)
         done = run_stream(opened.lake, run, folder, batches, report, files_max=max_files, once=once, trigger_seconds=trigger)
     say(

@@ -224,6 +224,11 @@ class Lake:
         detail = self.spark.sql(f"DESCRIBE DETAIL {delta(self.path(table.name))}").first()
         return set() if detail is None else set(detail["tableFeatures"])
 
+    def version_rows(self) -> pa.Table:
+        """All rows of lake_version, also those after this version, read by the driver."""
+        newest = delta_version(self.path(LAKE_VERSION.name))
+        return arrow_schema(LAKE_VERSION).empty_table() if newest is None else self._rows_at(LAKE_VERSION, newest)
+
     def versions(self) -> DataFrame:
         """All rows of lake_version, also those after this version."""
         none = self.spark.createDataFrame([], LAKE_VERSION.schema)

@@ -44,13 +44,21 @@ class ResponseFiles:
         return self.writer.write(self._responses(batch) for batch in answers)
 
     def _responses(self, answers: pa.RecordBatch) -> pa.RecordBatch:
-        prefix = f"{self.source_digest[:DIGEST_CHARACTERS]}-"
-        given = {name: answers.column(name) for name in answers.schema.names}
-        given["requestId"] = pc.binary_join_element_wise(prefix, pc.cast(answers.column("seq"), pa.string()), "")
-        given["brokerName"] = pa.repeat(self.broker, len(answers))
-        given["runId"] = pa.repeat(self.run_id, len(answers))
-        columns = [given.get(field.name, pa.nulls(len(answers), field.type)) for field in arrow_schema(PULL_RESPONSE)]
-        return pa.RecordBatch.from_arrays(columns, names=PULL_RESPONSE.names)
+        ids = request_ids(self.source_digest, answers.column("seq"))
+        return responses(answers, ids, broker=self.broker, run_id=self.run_id)
+
+
+def request_ids(digests: str | pa.Array, lines: pa.Array) -> pa.Array:
+    """The requestId of requests in lines of files with SHA-256 `digests`."""
+    return pc.binary_join_element_wise(pc.utf8_slice_codeunits(digests, 0, DIGEST_CHARACTERS), pc.cast(lines, pa.string()), "-")
+
+
+def responses(answers: pa.RecordBatch, ids: pa.Array, *, broker: str, run_id: str) -> pa.RecordBatch:
+    """Rows of pull_response made of rows of ANSWER_SCHEMA, the requestId of each, and the names of their broker and run."""
+    given = {name: answers.column(name) for name in answers.schema.names} | {"requestId": ids}
+    given |= {"brokerName": pa.repeat(broker, len(answers)), "runId": pa.repeat(run_id, len(answers))}
+    columns = [given.get(field.name, pa.nulls(len(answers), field.type)) for field in arrow_schema(PULL_RESPONSE)]
+    return pa.RecordBatch.from_arrays(columns, names=PULL_RESPONSE.names)
 
 
 def no_errors(files: Sequence[Mapping[str, Any]]) -> bool:

@@ -1,9 +1,9 @@
-"""Count in one Spark job what a batch of a stream contains: requests by file and kind, settings, and the segments that they start in."""
+"""Count what a batch of a stream contains: requests by file and kind, settings, and, in one Spark job, the segments that they start in."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -59,6 +59,20 @@ def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -
         settings_of: gives the broker's settings for the configuration in a file's header and the place of the header.
     """
     by_file, touched = _counted(rows, entries_a_file)
+    return _contents(by_file, touched, entries_a_file, settings_of)
+
+
+def contents_here(rows: pa.Table, entries_a_file: int, settings_of: SettingsOf) -> Contents:
+    """As `contents_of`, for rows on the driver without frames; the segments are not looked for."""
+    keyed = rows.select(["config", "source", "sourceDigest", "maxMsgNums"])
+    keyed = keyed.append_column("bad", pc.is_valid(rows["error"])).append_column("file", pc.divide(rows["seq"], LINES_A_FILE))
+    keyed = keyed.append_column("looks", pc.not_equal(rows["filterType"], "TAG"))
+    counted = keyed.group_by(_OF_FILE).aggregate([([], "count_all"), ("maxMsgNums", "max"), ("looks", "any")])
+    named = counted.rename_columns({"count_all": "count", "maxMsgNums_max": "maxMsgNums", "looks_any": "looks"})
+    return _contents([row | {"framed": 0} for row in named.to_pylist()], None, entries_a_file, settings_of)
+
+
+def _contents(by_file: Sequence[Mapping[str, Any]], touched: pa.Table | None, entries_a_file: int, settings_of: SettingsOf) -> Contents:
     settings: dict[str | None, tuple[BrokerSettings, RequestProfile]] = {}
     refused: dict[str, str] = {}
     framed: dict[str | None, bool] = {}

@@ -29,8 +29,8 @@ from pipeline.stream.frame_answers import ANSWERED, answered_frames
 from pipeline.stream.request_stream import LINES_A_FILE
 from pipeline.stream.stream_run import StreamRun
 
-# most rows of a batch that the driver answers: about 30 MB
-MOST_ROWS = 1 << 17
+# most rows of a batch that the driver answers: about 60 MB
+MOST_ROWS = 1 << 18
 NO_TIME: Final = '%s, line %s: expected a "timestamp" in ms in the request, for --at request-time, found none'
 
 

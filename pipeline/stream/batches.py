@@ -9,10 +9,12 @@ from __future__ import annotations
 import datetime as dt
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import reduce
 
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -22,24 +24,26 @@ from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.lake.session import INTERPRETED_PLANS, temporary_settings
 from pipeline.replay.held_pulls import TIMEOUT_NEEDED, lacks_timeout
 from pipeline.replay.replay import broker_store
-from pipeline.replay.replay_job import answer, answer_woken, held_requests, response_rows, when_woken
+from pipeline.replay.replay_job import held_requests, when_woken
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import BAD_REQUEST
-from pipeline.stream.batch_contents import Contents, SettingsOf, contents_of, file_number
+from pipeline.stream.batch_contents import Contents, SettingsOf, contents_here, contents_of
+from pipeline.stream.batch_rows import NO_TIME, BatchRows, DriverRows, SparkRows, line, request_id
 from pipeline.stream.batch_work import RunBatches
-from pipeline.stream.frame_answers import ANSWERED, answered_frames
-from pipeline.stream.request_stream import LINES_A_FILE
+from pipeline.stream.request_log import newest_bytes
 from pipeline.stream.stream_run import store_versions
 from pipeline.tasks.computed_once import computed_once
+from pipeline.tasks.work import NoSessionError
 
 _TRIES = 10
 # seconds from another run's first write to its commit, after which the run counts as dead
 _PATIENCE = 15.0
 _LOOK_SECONDS = 0.2
+# most bytes of the files of a batch that the driver answers: more than 100,000 requests
+_SMALL_BYTES = 16 << 20
 # most requests of a batch for which interpreting Spark's plans is faster than compiling them
 _FEW_REQUESTS = 1_000
-_NO_TIME = '%s, line %s: expected a "timestamp" in ms in the request, for --at request-time, found none'
 _NO_TIMEOUT = f"%s, line %s: expected {TIMEOUT_NEEDED}, found none"
 
 
@@ -49,9 +53,11 @@ class Batches(RunBatches):
 
     Attributes:
         settings_of: gives the broker's settings for the configuration in a file's header and the place of the header.
+        requests: folder of the request log.
     """
 
     settings_of: SettingsOf
+    requests: str
     _bounds: DataFrame | None = None
     _last: int = -1
     _goes_on: bool = False
@@ -61,8 +67,7 @@ class Batches(RunBatches):
         with self.at_work():
             self.require_go_on()
             lake = self.newest_lake(batch.sparkSession)
-            self._keep_bounds(lake)
-            self._answer(lake, batch.persist(), number)
+            self._answer(lake, batch, number)
             self._last = max(self._last, number)
 
     def _keep_bounds(self, lake: Lake) -> None:
@@ -80,34 +85,49 @@ class Batches(RunBatches):
 
     def look_back(self, lake: Lake) -> None:
         """Find the last committed batch of this checkpoint in the lake, and whether the run has batches of other checkpoints."""
-        rows = lake.require().versions().where((F.col("runId") == self.run.run_id) & F.col("batchId").isNotNull())
-        own = F.col("checkpoint") == self.run.checkpoint
-        found = rows.agg(F.max(F.when(own, F.col("batchId"))).alias("last"), F.count_if(~own).alias("others")).first()
-        if found is not None:
-            self._last = -1 if found["last"] is None else found["last"]
-            self._goes_on = found["others"] > 0
-            self._begun = self._goes_on or self._last >= 0
+        of_run = lake.require().version_rows().filter((pc.field("runId") == self.run.run_id) & pc.field("batchId").is_valid())
+        own = of_run.filter(pc.field("checkpoint") == self.run.checkpoint)
+        self._last = max(own["batchId"].to_pylist(), default=-1)
+        self._goes_on = len(own) < len(of_run)
+        self._begun = len(of_run) > 0
 
-    def _answer(self, lake: Lake, persisted: DataFrame, number: int) -> None:
+    def _answer(self, lake: Lake, batch: DataFrame, number: int) -> None:
+        """Answer a batch and commit it, on the driver where it is small, and no request of it may have an answer already."""
         started, again = self.now(), number <= self._last
         known = again or self._goes_on or (self.run.hold and self.run.store != store_versions(lake))
+        is_small = not (known or self.run.hold) and newest_bytes(self.requests) <= _SMALL_BYTES
+        small = DriverRows.of(self.run, batch) if is_small else None
+        if small is not None:
+            contents = contents_here(small.rows, self._entries_a_file(lake), self.settings_of)
+            with suppress(NoSessionError):
+                self._commit(lake, small, contents, started, number)
+                return
+        persisted = batch.persist()
         try:
-            rows = persisted.where("topic IS NOT NULL OR error IS NOT NULL OR frame IS NOT NULL")  # heartbeats have none of these
-            if self.run.at == "request-time":
-                rows = rows.withColumn("error", F.coalesce("error", _no_time()))
-            if self.run.hold:
-                rows = rows.withColumn("error", F.coalesce("error", _no_timeout()))
-            rows = rows.withColumn("requestId", _request_id(F.col("sourceDigest")))
-            if known:
-                rows = self._without_answered(lake, rows)
-            contents = self._contents(lake, rows)
-            if self.run.hold:
-                rows = self._due_requests(lake, rows, contents, known=known)
-                contents = self._contents(lake, rows)
-            if contents.answered or contents.bad:
-                retry_on_conflict(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
+            self._answer_on_spark(lake, persisted, started, number, known=known)
         finally:
             persisted.unpersist()
+
+    def _answer_on_spark(self, lake: Lake, batch: DataFrame, started: dt.datetime, number: int, *, known: bool) -> None:
+        self._keep_bounds(lake)
+        rows = batch.where("topic IS NOT NULL OR error IS NOT NULL OR frame IS NOT NULL")  # heartbeats have none of these
+        if self.run.at == "request-time":
+            rows = rows.withColumn("error", F.coalesce("error", _no_time()))
+        if self.run.hold:
+            rows = rows.withColumn("error", F.coalesce("error", _no_timeout()))
+        rows = rows.withColumn("requestId", request_id(F.col("sourceDigest")))
+        if known:
+            rows = self._without_answered(lake, rows)
+        contents = self._contents(lake, rows)
+        if self.run.hold:
+            rows = self._due_requests(lake, rows, contents, known=known)
+            contents = self._contents(lake, rows)
+        self._commit(lake, SparkRows(self.run, rows), contents, started, number)
+
+    def _commit(self, lake: Lake, rows: BatchRows, contents: Contents, started: dt.datetime, number: int) -> None:
+        """Write what the rows of a batch become, and commit it."""
+        if contents.answered or contents.bad:
+            retry_on_conflict(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
         self.count(number, contents.answered, contents.bad)
 
     def _without_answered(self, lake: Lake, rows: DataFrame) -> DataFrame:
@@ -144,14 +164,17 @@ class Batches(RunBatches):
         return computed_once(reduce(DataFrame.unionByName, parts))
 
     def _contents(self, lake: Lake, rows: DataFrame) -> Contents:
-        return contents_of(rows, broker_store(self.run.opened(lake)).entries_a_file, self.settings_of)
+        return contents_of(rows, self._entries_a_file(lake), self.settings_of)
+
+    def _entries_a_file(self, lake: Lake) -> int:
+        return broker_store(self.run.opened(lake)).entries_a_file
 
     def _tables(self, contents: Contents) -> list[t.Table]:
         """The tables that a batch with these contents writes to."""
         needed = ((t.PULL_RESPONSE, contents.answered), (BAD_REQUEST, contents.bad), (t.REPLAY_RUN, not self._begun))
         return [table for table, is_needed in needed if is_needed]
 
-    def _write(self, lake: Lake, rows: DataFrame, contents: Contents, started: dt.datetime, number: int) -> None:
+    def _write(self, lake: Lake, rows: BatchRows, contents: Contents, started: dt.datetime, number: int) -> None:
         writer = LakeWriter(lake, run_id=self.run.run_id, what="stream", broker=self.run.broker)
         writer.expect_commit()
         plans = INTERPRETED_PLANS if contents.answered + contents.bad <= _FEW_REQUESTS else {}
@@ -163,58 +186,16 @@ class Batches(RunBatches):
             writer.commit(self.now(), StreamBatch(self.run.checkpoint, number))
         self._begun = True
 
-    def _append(self, lake: Lake, writer: LakeWriter, rows: DataFrame, contents: Contents, started: dt.datetime) -> None:
-        broker = F.lit(self.run.broker)
+    def _append(self, lake: Lake, writer: LakeWriter, rows: BatchRows, contents: Contents, started: dt.datetime) -> None:
+        answers = rows.answers(lake, contents) if contents.answered else None
         for table in self._tables(contents):
             writer.prepare(table)
-        if contents.answered:
-            answers = self._answers(lake, rows, contents)
-            writer.append(t.PULL_RESPONSE, answers.withColumns({"brokerName": broker, "runId": F.lit(self.run.run_id)}))
+        if answers is not None:
+            writer.append(t.PULL_RESPONSE, answers)
         if contents.bad:
-            writer.append(BAD_REQUEST, _bad(rows, contents).withColumn("brokerName", broker))
+            writer.append(BAD_REQUEST, rows.bad(contents))
         if not self._begun:
             writer.append(t.REPLAY_RUN, self.run.replay_run(lake, self.settings_of(None, ""), started).row(None))
-
-    def _answers(self, lake: Lake, rows: DataFrame, contents: Contents) -> DataFrame:
-        parts = []
-        same_segments = broker_store(self.run.opened(lake)).entries_a_file == contents.entries_a_file  # no import in between
-        for config, (settings, found) in contents.settings.items():
-            pull, profile = settings.pull_settings(), found if same_segments else replace(found, touched=None)
-            requests = rows.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
-            options = ReplayOptions(at=self.run.at)
-            if config in contents.framed:
-                frames, requests = requests.where("frame IS NOT NULL"), requests.where("frame IS NULL")
-                parts.append(answered_frames(self.run.opened(lake), frames, options=options, settings=settings))
-                if not contents.framed[config]:
-                    continue
-            answer_requests = answer_woken if self.run.hold else answer
-            answers = answer_requests(self.run.opened(lake), requests, options=options, settings=pull, profile=profile)
-            parts.append(response_rows(self._with_ids(answers, requests, contents)).select(*ANSWERED))
-        return reduce(DataFrame.unionByName, parts)
-
-    def _with_ids(self, answers: DataFrame, requests: DataFrame, contents: Contents) -> DataFrame:
-        """Add to answers the requestId of their requests.
-
-        Without holding, `seq` gives the file and the line. With holding, requests were numbered again, so they are joined.
-        """
-        if self.run.hold:
-            return answers.join(requests.select("seq", "requestId"), "seq")
-        return answers.withColumn("requestId", _request_id(_digest_of_file(contents.digests)))
-
-
-def _digest_of_file(digests: Mapping[int, str]) -> Column:
-    """The digest of a row's file, looked up by the file's number in the batch."""
-    listed = (digests.get(number, "") for number in range(max(digests, default=-1) + 1))
-    return F.get(F.split(F.lit(",".join(listed)), ","), file_number().cast("INT"))
-
-
-def _line() -> Column:
-    return (F.col("seq") % LINES_A_FILE).cast("STRING")
-
-
-def _request_id(digest: Column) -> Column:
-    """The requestId of a row, the same as in a replay of its file."""
-    return F.concat_ws("-", F.substring(digest, 1, 16), _line())
 
 
 def _bad_id() -> Column:
@@ -222,20 +203,11 @@ def _bad_id() -> Column:
 
 
 def _no_time() -> Column:
-    return F.when(F.col("timestamp").isNull(), F.format_string(_NO_TIME, "source", _line()))
+    return F.when(F.col("timestamp").isNull(), F.format_string(NO_TIME, "source", line()))
 
 
 def _no_timeout() -> Column:
-    return F.when(lacks_timeout(), F.format_string(_NO_TIMEOUT, "source", _line()))
-
-
-def _bad(rows: DataFrame, contents: Contents) -> DataFrame:
-    """Rows of bad_request: the bad lines, and each request of a file whose settings are refused."""
-    bad = rows.where("error IS NOT NULL")
-    for config, error in contents.refused.items():
-        of_file = rows.where(F.col("error").isNull() & (F.col("config") == config))
-        bad = bad.unionByName(of_file.withColumn("error", F.lit(error)))
-    return bad
+    return F.when(lacks_timeout(), F.format_string(_NO_TIMEOUT, "source", line()))
 
 
 def retry_on_conflict(lake: Lake, run_id: str, tables: Sequence[t.Table], write: Callable[[], None]) -> None:

@@ -200,6 +200,14 @@ class RequestLog:
         write_json(self._filesystem, self._folder, name, value)
 
 
+def newest_bytes(folder: str) -> int:
+    """The bytes of the files of the newest batch in the request log in `folder`; 0 where it has none."""
+    filesystem, inside = filesystem_of(folder)
+    numbers = numbered_files(filesystem, inside, ".json")
+    entry = read_json(filesystem, f"{inside}/{max(numbers):020d}.json") if numbers else []
+    return sum(planned["file"]["length"] for planned in entry)
+
+
 def require_inside(path: str) -> None:
     """Check that a file of the folder is no link to a file elsewhere, whose content would come into the lake.
 

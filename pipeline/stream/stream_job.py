@@ -12,12 +12,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.delta.delta_sql import literal
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.session import python_of_executors_only, register_source
@@ -30,7 +30,6 @@ from pipeline.stream.report import StreamReport
 from pipeline.stream.request_log import list_requests
 from pipeline.stream.request_stream import NAME, RequestStream
 from pipeline.stream.stream_run import REQUESTS, SPARK, StreamRun, repeated_batch
-from pipeline.tasks.computed_once import computed_once
 from store_format.errors import UnusableInputError
 
 _LOOK_SECONDS = 1
@@ -150,8 +149,8 @@ def _started(
 
 def _finish(lake: Lake, run: StreamRun, now: Callable[[], dt.datetime]) -> None:
     """Set finishedAt of the run in replay_run to now; a later end of the same run replaces it."""
-    mine = F.col("runId") == run.run_id
-    ended = lake.table(t.REPLAY_RUN).where(mine).withColumn("finishedAt", F.lit(now()))
+    began = lake.rows(t.REPLAY_RUN).filter(pc.field("runId") == run.run_id)
+    ended = pa.Table.from_pylist([row | {"finishedAt": now()} for row in began.to_pylist()], began.schema)
     writer = LakeWriter(lake, run_id=run.run_id, what="stream", broker=run.broker)
-    writer.replace_rows(t.REPLAY_RUN, computed_once(ended), f"runId = {literal(run.run_id)}")
+    writer.replace_rows(t.REPLAY_RUN, ended, {"runId": run.run_id})
     writer.commit(now())

@@ -15,6 +15,8 @@ from pipeline.lake.lake import Lake
 from pipeline.pace.feed import feed_folder, feed_of
 from pipeline.pace.request_pace import Faults, Pace
 from pipeline.schema import tables as t
+from pipeline.stream import batch_rows
+from pipeline.stream import batches as stream_batches
 from tests.makers.lakes import commits, live_files
 from tests.models.store_lag import StoreLag
 from tests.runs.in_session import Pullsim, pullsim_in
@@ -42,6 +44,15 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return demo_lake(spark, tmp_path_factory, tmp_path_factory.mktemp("streams"))
+
+
+@pytest.fixture(params=["driver", "Spark"])
+def answering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who answers all batches whose requests have no answer yet."""
+    if request.param == "Spark":
+        monkeypatch.setattr(stream_batches, "_SMALL_BYTES", -1)
+    else:
+        monkeypatch.setattr(batch_rows.SparkRows, "answers", lambda *_: pytest.fail("Spark answers"))
 
 
 def run_of(out: str) -> str:
@@ -114,6 +125,7 @@ def test_files_of_batches_are_joined(
     assert opened.versions().count() == opened.at.version
 
 
+@pytest.mark.usefixtures("answering")
 @slow_proof
 def test_what_is_no_request_becomes_a_row(
     spark: SparkSession,
@@ -155,6 +167,7 @@ def assert_told(metrics: dict[str, Metric], store: Path) -> None:
     assert series(Metric("", "gauge", told), "broker", "topic") == lengths
 
 
+@pytest.mark.usefixtures("answering")
 @slow_proof
 def test_a_request_without_a_time_cannot_be_answered_as_of_its_time(
     spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
@@ -170,6 +183,7 @@ def test_a_request_without_a_time_cannot_be_answered_as_of_its_time(
     assert bad["error"].startswith(f'{file}, line 1: expected a "timestamp" in ms')
 
 
+@pytest.mark.usefixtures("answering")
 @slow_proof
 def test_what_is_fed_at_a_pace_is_answered_as_by_a_replay(
     spark: SparkSession, lake: Path, trace: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
