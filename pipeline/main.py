@@ -19,6 +19,10 @@ if __package__ in {None, ""}:  # spark-submit runs this file by its path: the fo
     _HERE = os.path.dirname(os.path.realpath(__file__))  # of a link, Python puts the folder of the file itself on the path
     sys.path[:] = [os.path.dirname(_HERE), *(path for path in sys.path if os.path.realpath(path or ".") != _HERE)]
 
+if os.path.basename(sys.argv[0]) in {"pullsim", "main.py"} and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # the imports take half a second, in which Ctrl-C would show a stack of Python; `main` takes the signal back
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import click
 
 from pipeline.commands import (  # noqa: F401 (they add their commands)
@@ -68,6 +72,8 @@ _FOUND_WHILE_RUNNING = {"USER_RAISED_EXCEPTION", "CAST_INVALID_INPUT", "CAST_OVE
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     code = run(arguments)
     if code == _STOPPED:
         sys.unraisablehook = _tell_nothing
@@ -185,7 +191,7 @@ def _full_disk(error: BaseException) -> str | None:
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
         if found := _NO_SPACE.search(f"{cause}\n{getattr(cause, '_stackTrace', '')}"):
-            return found[0].strip()
+            return found[0].strip(" :")
         cause = getattr(cause, "_cause", None) or cause.__cause__ or cause.__context__
     return None
 

@@ -167,7 +167,9 @@ def _names(settings: tuple[str, ...]) -> frozenset[str]:
     example="pullsim whatif --lake lake --requests trace.jsonl --set maxTransferCountOnMessageInMemory=128 --drain",
 )
 @lake_option
-@click.option("--requests", metavar="FILE", help="Pull requests, a JSON object a line; by default the captured pulls in the lake.")
+@click.option(
+    "--requests", metavar="FILE", help="Pull requests, a JSON object a line, or Parquet; by default the captured pulls in the lake."
+)
 @click.option(
     "--versus", multiple=True, metavar="NAME=VALUE", help="A current broker setting, where it is not that of the import; repeatable."
 )

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     example="pullsim replay --lake lake --requests trace.jsonl --out answers.jsonl --compare",
 )
 @lake_option
-@click.option("--requests", metavar="FILE", help="Pull requests, a JSON object a line; by default the captured pulls of pull_request.")
+@click.option(
+    "--requests", metavar="FILE", help="Pull requests, a JSON object a line, or Parquet; by default the captured pulls of pull_request."
+)
 @click.option("--out", metavar="FILE", help="File for the answers; by default they go to the table pull_response.")
 @at_option
 @filters_option

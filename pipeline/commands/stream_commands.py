@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "--requests",
     required=True,
     metavar="DIR|pull_request",
-    help="Folder of files of pull requests, a JSON object a line; or pull_request: the table of captured pulls. "
+    help="Folder of files of pull requests, a JSON object a line, or Parquet; or pull_request: the table of captured pulls. "
     "A folder of that name is ./pull_request.",
 )
 @click.option("--checkpoint", required=True, metavar="DIR", help="Folder that remembers what was read; one for each stream.")

@@ -22,7 +22,9 @@ from store_format.broker_version import BrokerVersion
 @click.option("--from", "earlier", type=VERSIONS, required=True, help="Version that the broker has.")
 @click.option("--to", "later", type=VERSIONS, required=True, help="Version to which it is upgraded.")
 @click.option(
-    "--requests", metavar="FILE", help="Pull requests, a JSON object a line; by default the captured pulls, or made ones if there are none."
+    "--requests",
+    metavar="FILE",
+    help="Pull requests, a JSON object a line, or Parquet; by default the captured pulls, or made ones if there are none.",
 )
 @click.option(
     "--at",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
-from pipeline.files.store_files import file_size
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.driver_answers import only_spark_answers
 from pipeline.replay.replay import broker_store
 from pipeline.replay.replay_run import ReplayOptions
+from pipeline.requests.request_file import request_bytes
 from pipeline.schema import capture_tables as ct
 from pipeline.tasks import small_work
 
@@ -67,7 +67,7 @@ def _why_not_small(broker: OpenedBroker, requests_path: str | None, options: Rep
         if broker.lake.count(ct.PULL_REQUEST) > _MOST_PULLS:
             return f"more than {_MOST_PULLS:,} pulls are captured"
     else:
-        size, most = file_size(requests_path) or 0, _MOST_REQUEST_BYTES if reads == "queues" else _MOST_LINE_BYTES
+        size, most = request_bytes(requests_path), _MOST_REQUEST_BYTES if reads == "queues" else _MOST_LINE_BYTES
         if size > most:
             return f"the file has more than {most >> 20} MiB"
     if size <= _FEW_REQUEST_BYTES:

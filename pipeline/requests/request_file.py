@@ -1,4 +1,4 @@
-"""Files of pull requests: JSON lines, with a header line if answers were recorded.
+"""Files of pull requests: JSON lines, with a header line if answers were recorded; or Parquet, whose rows are read as such lines.
 
 The number of a request is the number of its line. Its id consists of the file's digest and this number, so it is the same each time the
 file is read. A line that is no request ends the job before anything is written.
@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.files.store_files import absolute_path, filesystem_of, refuse_pipe
+from pipeline.requests.parquet_requests import MAGIC, Rows, looks_and_is_large, pieces, rows_of
 from pipeline.requests.request_lines import RequestError, parsed_line
 from pipeline.settings.settings import RULES_VERSION, BrokerSettings
 from store_format.broker_version import DEFAULT_VERSION
@@ -24,6 +25,9 @@ CHUNK_BYTES = 8 << 20
 _CHUNKS_A_FILE, _LEAST_CHUNK_BYTES = 4, 1 << 20
 # most bytes of a line, so that a file without line ends is not read into memory; requests of real clients are shorter
 LINE_BYTES_MAX = 16 << 20
+
+# about the bytes of a request in a line
+_LINE_BYTES = 128
 
 # a filter type that is not TAG, or that is cut off
 _OTHER_TYPE = re.compile(rb'"type"(?!\s*:\s*"TAG")')
@@ -36,11 +40,20 @@ _TAIL = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Complete lines of a file: their range of bytes, and the number of the first line, counted from 1."""
+    """Complete lines of a file: their range of bytes, and the number of the first line, counted from 1.
+
+    In a Parquet file, the range is one of rows of the row group.
+    """
 
     start: int
     end: int
     first_line: int
+    row_group: int | None = None
+
+    @property
+    def rows(self) -> Rows | None:
+        """The rows in a Parquet file; None for lines."""
+        return None if self.row_group is None else Rows(self.row_group, self.start, self.end, self.first_line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +129,8 @@ def scan_file(path: str) -> RequestFile:
     found = scan_lines(path)
     if found.is_blank:
         raise RequestError(found.path, 1, "at least one request", "only blank lines" if found.lines else "an empty file")
+    if found.chunks[0].rows:
+        return found
     return replace(found, header=header_of(found.path, first_line(found)))
 
 
@@ -123,7 +138,7 @@ def scan_lines(path: str) -> RequestFile:
     """Read a request file once, for its digest and chunks; `header` of the result is None.
 
     Raises:
-        RequestError: the file does not exist, or a line is longer than LINE_BYTES_MAX.
+        RequestError: the file does not exist, or a line is longer than LINE_BYTES_MAX, or the file ends as no Parquet file does.
     """
     digest = hashlib.sha256()
     chunks: list[Chunk] = []
@@ -135,6 +150,8 @@ def scan_lines(path: str) -> RequestFile:
     except (OSError, ValueError) as error:
         raise RequestError(path, 1, "a file of requests", getattr(error, "strerror", None) or str(error)) from error
     with file:
+        if _is_parquet(file):
+            return _scan_rows(path, file)
         chunk_bytes = min(CHUNK_BYTES, max(-(-file.size() // _CHUNKS_A_FILE), _LEAST_CHUNK_BYTES))
         while piece := file.read(chunk_bytes):
             digest.update(piece)
@@ -163,6 +180,49 @@ def scan_lines(path: str) -> RequestFile:
         has_other_filters=has_other_filters or _is_found(_OTHER_TYPE, tail, len(tail)),
         has_large_max=has_large_max or _is_found(_LARGE_MAX, tail, len(tail)),
     )
+
+
+def _is_parquet(file: pa.NativeFile) -> bool:
+    """Whether a file, which is at its start and stays there, begins as a Parquet file."""
+    begin = file.read(len(MAGIC))
+    file.seek(0)
+    return bool(begin == MAGIC)
+
+
+def _scan_rows(path: str, file: pa.NativeFile) -> RequestFile:
+    """As `scan_lines`, for a Parquet file."""
+    digest = hashlib.sha256()
+    while piece := file.read(CHUNK_BYTES):
+        digest.update(piece)
+    filesystem, inside = filesystem_of(path)
+    found = pieces(filesystem, inside, path)
+    looks, large = zip(*(looks_and_is_large(rows_of(filesystem, inside, path, rows)) for rows in found), strict=True) if found else ((), ())
+    return RequestFile(
+        path=path,
+        sha256=digest.hexdigest(),
+        header=None,
+        chunks=tuple(Chunk(start=rows.start, end=rows.end, first_line=rows.first, row_group=rows.group) for rows in found),
+        lines=found[-1].first + found[-1].end - found[-1].start - 1 if found else 0,
+        is_blank=not found,
+        has_other_filters=any(looks),
+        has_large_max=any(large),
+    )
+
+
+def request_bytes(path: str) -> int:
+    """About how many bytes the requests of a file have as JSON lines; 0 where it cannot be read.
+
+    Raises:
+        RequestError: it begins as a Parquet file, and is none.
+    """
+    try:
+        with open_file(path) as file:
+            if not _is_parquet(file):
+                return int(file.size())
+    except (OSError, ValueError):
+        return 0
+    filesystem, inside = filesystem_of(path)
+    return sum(rows.end - rows.start for rows in pieces(filesystem, inside, path)) * _LINE_BYTES
 
 
 def first_line(file: RequestFile) -> bytes:

@@ -1,4 +1,4 @@
-"""A file of pull requests as a DataFrame; a task reads a chunk: some megabytes of complete lines."""
+"""A file of pull requests as a DataFrame; a task reads a chunk: some megabytes of complete lines, or rows of a Parquet file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.files.store_files import filesystem_of
 from pipeline.requests.packing import SCHEMA as PACKED_SCHEMA
 from pipeline.requests.packing import Place, pack
+from pipeline.requests.parquet_requests import as_lines, rows_of
 from pipeline.requests.request_file import Chunk, RequestFile, header_if_any, open_file
 from pipeline.requests.request_lines import REQUEST_ARROW, SCHEMA, RequestError, read_lines
 
@@ -72,6 +74,9 @@ def read_chunk(path: str, chunk: Chunk) -> Iterator[pa.RecordBatch]:
     Raises:
         RequestError: the file cannot be read, or a line is no request.
     """
+    if chunk.rows:
+        yield rows_of(*filesystem_of(path), path, chunk.rows)
+        return
     first, _, raw = lines_of_chunk(path, chunk)
     if raw:
         yield read_lines(path, first, raw)
@@ -86,6 +91,8 @@ def lines_of_chunk(path: str, chunk: Chunk) -> tuple[int, int, bytes]:
     Raises:
         RequestError: the file cannot be read.
     """
+    if chunk.rows:
+        return chunk.first_line, chunk.start, as_lines(rows_of(*filesystem_of(path), path, chunk.rows))
     try:
         with open_file(path) as file:
             raw = file.read_at(chunk.end - chunk.start, chunk.start)

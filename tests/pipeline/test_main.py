@@ -108,6 +108,14 @@ def test_a_link_to_the_file_runs_it(tmp_path: Path) -> None:
     assert "expected the store directory of a broker, found no such directory" in run.stderr
 
 
+def test_ctrl_c_while_the_program_loads_shows_no_stack(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)\n")
+    script = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.argv = ['pullsim', '--version']\n"
+    script += f"sys.path.insert(0, {str(tmp_path)!r}); from pipeline.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
 def test_ctrl_c_waits_until_python_is_done_with_an_import() -> None:
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         pytest.skip("who runs the tests handles Ctrl-C")

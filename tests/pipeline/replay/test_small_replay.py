@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.json as pj
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.lake.opened_broker import OpenedBroker
@@ -16,6 +18,8 @@ from tests.runs.replaying import BROKER, DEMO_TRACE, NOON, demo_data, demo_lake,
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from pipeline.replay.replay import At
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +72,24 @@ def test_what_needs_too_much_is_left_to_spark(
 def test_a_long_file_is_left_to_spark_where_the_queues_are_long(
     lake: str, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small_replay, "MOST_QUEUE_ENTRIES", 5)
+    monkeypatch.setattr(small_replay, "_MOST_STORE_ENTRIES", 5)
     assert told(lake, trace, tmp_path / "out") == "the driver answers, without Java"
     monkeypatch.setattr(small_replay, "_FEW_REQUEST_BYTES", 5)
     assert told(lake, trace, tmp_path / "again") == "Spark answers: the queues have more than 5 entries"
+
+
+def test_requests_in_a_parquet_file_get_the_same_answers(lake: str, trace: Path, tmp_path: Path) -> None:
+    asked = [{"request": line["request"]} for line in read_lines(trace)]
+    lines = write_lines(tmp_path / "pulls.jsonl", asked)
+    pq.write_table(pj.read_json(lines), tmp_path / "pulls", row_group_size=100)
+    assert (
+        told(lake, tmp_path / "pulls", tmp_path / "of-rows")
+        == told(lake, lines, tmp_path / "of-lines")
+        == "the driver answers, without Java"
+    )
+    of_rows, of_lines = ([line["response"] for line in read_lines(tmp_path / name)] for name in ("of-rows", "of-lines"))
+    assert of_rows == of_lines
+    assert len(of_rows) == len(asked)
 
 
 def test_answers_are_the_same_however_the_entries_are_chosen(
@@ -81,6 +99,26 @@ def test_answers_are_the_same_however_the_entries_are_chosen(
     monkeypatch.setattr(driver_replay, "_QUEUES_ONE_BY_ONE", 0)
     assert told(lake, trace, tmp_path / "whole") == "the driver answers, without Java"
     assert (tmp_path / "whole").read_bytes() == (tmp_path / "by-segment").read_bytes()
+
+
+@pytest.mark.parametrize("at", ["snapshot", "request-time"])
+def test_answers_are_the_same_in_however_many_parts_the_entries_are_read(
+    lake: str, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: At
+) -> None:
+    broker = OpenedBroker.of(None, lake, BROKER)
+    times = broker.rows_with(t.COMMIT_LOG_SEGMENT, {}, ["minStoreTimestamp"])["minStoreTimestamp"]
+    moment = {"timestamp": max(times.to_pylist())}
+    timed = write_lines(tmp_path / "timed.jsonl", ({"request": line["request"] | moment} for line in read_lines(trace)))
+    given: dict[str, Any] = {"at": at, "filters": frozenset({"null", "TAG"})}  # the others need properties, all at once
+    told(lake, timed, tmp_path / "at-once", **given)
+    reads: list[int] = []
+    read = driver_replay.LakeRows._of_segments
+    monkeypatch.setattr(driver_replay.LakeRows, "_of_segments", lambda *given: [reads.append(1), *read(*given)][1:])
+    longest = max(row["maxOffset"] - row["minOffset"] for row in broker.rows(t.QUEUE).to_pylist())
+    monkeypatch.setattr(driver_replay, "MOST_QUEUE_ENTRIES", longest)
+    assert told(lake, timed, tmp_path / "in-parts", **given) == "the driver answers, without Java"
+    assert len(reads) > 2 + (at == "request-time")
+    assert (tmp_path / "in-parts").read_bytes() == (tmp_path / "at-once").read_bytes()
 
 
 def test_times_of_many_messages_are_left_to_spark(lake: str, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

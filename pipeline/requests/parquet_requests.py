@@ -1,0 +1,183 @@
+"""Pull requests in a Parquet file: a row is a request, with the columns of request_lines.SCHEMA, or nested as in a line of JSON.
+
+A file that Spark wrote of a file of lines (`spark.read.json(...)`, then `write.parquet`) is such a nested one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from pipeline.requests.request_lines import REQUEST_ARROW, RequestError
+
+MAGIC = b"PAR1"
+# rows that a task reads at once: some megabytes
+ROWS_AT_ONCE = 65_536
+_NEEDED = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums")
+# column -> field of the nested form, where the names differ
+_NESTED = {
+    "consumerGroup": "request.group",
+    "queueOffset": "request.offset",
+    "filterType": "request.filter.type",
+    "expression": "request.filter.expression",
+    "registered": "request.filter.registered",
+    "recordedMaxOffset": "response.maxOffset",
+}
+_COLUMNS = tuple(name for name in REQUEST_ARROW.names if name not in {"seq", "line"})
+_TAG, _LARGE_MAX = "TAG", 99
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows `start` to `end` of a row group; `first` is the number of the first of them in the file, counted from 1."""
+
+    group: int
+    start: int
+    end: int
+    first: int
+
+
+@contextmanager
+def _opened(filesystem: pafs.FileSystem, inside: str, path: str, first: int = 1) -> Iterator[pq.ParquetFile]:
+    try:
+        with pq.ParquetFile(inside, filesystem=filesystem, page_checksum_verification=True) as file:
+            yield file
+    except (OSError, pa.ArrowException) as error:
+        raise RequestError(path, first, "rows of a Parquet file", str(error).split("\n", 1)[0]) from error
+
+
+def pieces(filesystem: pafs.FileSystem, inside: str, path: str) -> list[Rows]:
+    """The rows of a Parquet file in pieces of ROWS_AT_ONCE.
+
+    Args:
+        filesystem: has the file.
+        inside: its path there.
+        path: its path in error messages.
+
+    Raises:
+        RequestError: it cannot be read.
+    """
+    found, before = [], 0
+    with _opened(filesystem, inside, path) as file:
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            starts = range(0, rows, ROWS_AT_ONCE)
+            found += [Rows(group, start, min(start + ROWS_AT_ONCE, rows), before + start + 1) for start in starts]
+            before += rows
+    return found
+
+
+def rows_of(filesystem: pafs.FileSystem, inside: str, path: str, rows: Rows) -> pa.RecordBatch:
+    """Some requests, as rows of request_lines.SCHEMA without their lines; the number of a row is its `seq`.
+
+    Raises:
+        RequestError: the file cannot be read, or a row is no request.
+    """
+    with _opened(filesystem, inside, path, rows.first) as file:
+        schema = file.schema_arrow
+        names = {name.split(".")[0] for name in _paths(schema).values()}
+        parts, at = [], 0
+        for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[rows.group], columns=[name for name in schema.names if name in names]):
+            parts.append(batch.slice(max(rows.start - at, 0), max(rows.end - max(at, rows.start), 0)))
+            at += len(batch)
+            if at >= rows.end:
+                break
+        table = pa.Table.from_batches(parts, parts[0].schema if parts else schema).combine_chunks()
+    count = rows.end - rows.start
+    if len(table) != count:
+        raise RequestError(path, rows.first, f"{count} rows", f"{len(table)}; was the file changed meanwhile?")
+    columns = {name: _column(table, path, name, rows.first) for name in _COLUMNS}
+    untyped = pc.and_(pc.is_null(columns["filterType"]), pc.is_valid(columns["expression"]))
+    if pc.any(untyped).as_py():
+        raise RequestError(path, rows.first + untyped.index(True).as_py(), "the type of the filter beside its expression", "NULL")
+    columns["seq"] = pa.array(range(rows.first, rows.first + count), pa.int64())
+    return pa.RecordBatch.from_arrays(
+        [columns.get(name, pa.nulls(count, pa.string())) for name in REQUEST_ARROW.names], schema=REQUEST_ARROW
+    )
+
+
+def _paths(schema: pa.Schema) -> dict[str, str]:
+    """For each column, the field of a file with this schema that has it."""
+    is_nested = "request" in schema.names
+    return {name: _NESTED.get(name, f"request.{name}") if is_nested else name for name in _COLUMNS}
+
+
+def _column(table: pa.Table, path: str, name: str, first: int) -> pa.Array:
+    wanted, place = REQUEST_ARROW.field(name).type, _paths(table.schema)[name]
+    values = _field(table, place)
+    if values is None:
+        if name in _NEEDED:
+            raise RequestError(path, first, f"a column {place}", f"the columns {', '.join(table.column_names) or 'none'}")
+        return pa.nulls(len(table), wanted)
+    if not _is_alike(values.type, wanted):
+        raise RequestError(path, first, f"a column {place} of type {wanted}", str(values.type))
+    try:
+        found = values.cast(wanted)
+        found.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise RequestError(path, first, f"a column {place} of type {wanted}", str(error).split("\n", 1)[0]) from error
+    if name in _NEEDED and found.null_count:
+        raise RequestError(path, first + found.is_null().index(True).as_py(), f"a value of {place}", "NULL")
+    return found
+
+
+def _field(table: pa.Table, place: str) -> pa.Array | None:
+    """The values of a field, NULL where a struct around it is; None where there is no such field."""
+    outer, *inner = place.split(".")
+    if outer not in table.column_names:
+        return None
+    values = table[outer].combine_chunks()
+    for name in inner:
+        if pa.types.is_null(values.type):
+            return None
+        if not pa.types.is_struct(values.type) or values.type.get_field_index(name) < 0:
+            return None
+        values = pc.struct_field(values, name)
+    return values
+
+
+def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of a type may be such of the wanted type, without a conversion that a reader would not expect."""
+    if pa.types.is_null(found):
+        return True
+    if pa.types.is_dictionary(found):
+        return _is_alike(found.value_type, wanted)
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_integer(found))
+    return bool(found == wanted or (pa.types.is_string(wanted) and pa.types.is_large_string(found)))
+
+
+def looks_and_is_large(requests: pa.RecordBatch) -> tuple[bool, bool]:
+    """Whether some requests have a filter of another type than TAG, and whether one asks for more than 99 messages."""
+    looks = pc.any(pc.not_equal(requests.column("filterType"), _TAG)).as_py()
+    most = pc.max(requests.column("maxMsgNums")).as_py()
+    return bool(looks), most is not None and most > _LARGE_MAX
+
+
+def as_lines(requests: pa.RecordBatch) -> bytes:
+    """Requests as the lines of a file of JSON lines."""
+    return b"".join(json.dumps(_line(row), ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for row in requests.to_pylist())
+
+
+def _line(row: dict[str, Any]) -> dict[str, Any]:
+    kind = row["filterType"]
+    chosen = None if kind is None else {"type": kind, "expression": row["expression"], "registered": row["registered"]}
+    request = {
+        "group": row["consumerGroup"],
+        "topic": row["topic"],
+        "queueId": row["queueId"],
+        "offset": row["queueOffset"],
+        "maxMsgNums": row["maxMsgNums"],
+        "filter": chosen,
+    }
+    request |= {name: row[name] for name in ("timestamp", "sysFlag", "suspendTimeoutMillis") if row[name] is not None}
+    recorded = row["recordedMaxOffset"]
+    return {"request": request} | ({} if recorded is None else {"response": {"maxOffset": recorded}})

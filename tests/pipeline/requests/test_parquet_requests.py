@@ -1,0 +1,117 @@
+"""Pull requests in Parquet files: the same requests as in lines of JSON, in both forms; what is none is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.requests import parquet_requests
+from pipeline.requests.request_file import request_bytes, scan_file
+from pipeline.requests.request_lines import RequestError, read_lines
+from pipeline.requests.request_source import lines_of_chunk, read_chunk
+from tests.runs.sampling import examples
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+INTS, LONGS = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+FILTERS = st.none() | st.fixed_dictionaries(
+    {"type": st.sampled_from(["TAG", "SQL92"]), "expression": st.none() | TEXTS, "registered": st.none() | st.booleans()}
+)
+REQUESTS = st.fixed_dictionaries(
+    {"group": TEXTS, "topic": TEXTS, "queueId": INTS, "offset": LONGS, "maxMsgNums": INTS, "filter": FILTERS},
+    optional={"timestamp": LONGS, "sysFlag": INTS, "suspendTimeoutMillis": LONGS},
+)
+NESTED = pa.schema(
+    {
+        "request": pa.struct(
+            {
+                "filter": pa.struct({"type": pa.string(), "expression": pa.string(), "registered": pa.bool_()}),
+                **dict.fromkeys(("group", "topic"), pa.string()),
+                **dict.fromkeys(("queueId", "offset", "maxMsgNums", "timestamp", "sysFlag", "suspendTimeoutMillis"), pa.int64()),
+            }
+        )
+    }
+)
+REQUEST: dict[str, Any] = {"group": "g", "topic": "T", "queueId": 0, "offset": 0, "maxMsgNums": 32, "filter": None}
+GOOD: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}
+
+
+def of_lines(requests: list[dict[str, Any]]) -> pa.RecordBatch:
+    """The rows that the same requests are in a file of lines."""
+    return read_lines("f", 1, b"".join(json.dumps({"request": one}).encode() + b"\n" for one in requests))
+
+
+def without_lines(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
+    return [row for batch in batches for row in batch.drop_columns(["line"]).to_pylist()]
+
+
+@given(requests=st.lists(REQUESTS, min_size=1, max_size=9), group=st.integers(1, 9), at_once=st.integers(1, 5), nested=st.booleans())
+@settings(max_examples=examples(60), deadline=None)
+def test_rows_are_the_requests_of_lines(
+    tmp_path_factory: pytest.TempPathFactory, requests: list[dict[str, Any]], group: int, at_once: int, nested: bool
+) -> None:
+    path, expected = str(tmp_path_factory.mktemp("rows") / "pulls"), of_lines(requests)
+    table = pa.Table.from_pylist([{"request": one} for one in requests], NESTED) if nested else pa.Table.from_batches([expected])
+    pq.write_table(table, path, row_group_size=group)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet_requests, "ROWS_AT_ONCE", at_once)
+        file = scan_file(path)
+        assert (file.lines, file.header, request_bytes(path)) == (len(requests), None, 128 * len(requests))
+        assert all(chunk.end - chunk.start <= at_once for chunk in file.chunks)
+        assert without_lines([batch for chunk in file.chunks for batch in read_chunk(path, chunk)]) == without_lines([expected])
+        lines = [lines_of_chunk(path, chunk) for chunk in file.chunks]
+    again = [read_lines(path, first, raw) for first, _, raw in lines]
+    assert without_lines(again) == without_lines([expected])
+    assert file.has_other_filters == any((one["filter"] or {}).get("type") == "SQL92" for one in requests)
+    assert file.has_large_max == any(one["maxMsgNums"] > 99 for one in requests)
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        (pa.Table.from_pylist([{"topic": "T"}]), "line 1: expected a column consumerGroup, found the columns topic"),
+        (pa.Table.from_pylist([{"request": {"group": "g"}}]), "line 1: expected a column request.topic, found the columns request"),
+        (pa.Table.from_pylist([GOOD | {"queueId": "0"}]), "line 1: expected a column queueId of type int32, found string"),
+        (pa.Table.from_pylist([GOOD | {"queueOffset": 0.0}]), "line 1: expected a column queueOffset of type int64, found double"),
+        (
+            pa.Table.from_pylist([GOOD, GOOD | {"queueId": 2**31}]),
+            "expected a column queueId of type int32, found Integer value 2147483648",
+        ),
+        (pa.Table.from_pylist([GOOD, GOOD | {"topic": None}]), "line 2: expected a value of topic, found NULL"),
+        (
+            pa.Table.from_pylist([GOOD | {"expression": "a"}]),
+            "line 1: expected the type of the filter beside its expression, found NULL",
+        ),
+        (pa.Table.from_pylist([], pa.schema([])), "line 1: expected at least one request, found an empty file"),
+    ],
+)
+def test_what_is_no_request_is_named(table: pa.Table, text: str, tmp_path: Path) -> None:
+    pq.write_table(table, tmp_path / "pulls")
+    with pytest.raises(RequestError, match=text):
+        scan_file(str(tmp_path / "pulls"))
+
+
+def test_a_text_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
+    rows = pa.Table.from_pylist([GOOD]).drop_columns(["topic"])
+    odd = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+    pq.write_table(rows.append_column("topic", odd), tmp_path / "pulls")
+    with pytest.raises(RequestError, match="expected a column topic of type string, found Invalid UTF8"):
+        scan_file(str(tmp_path / "pulls"))
+
+
+def test_a_file_that_is_cut_is_named(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_batches([of_lines([REQUEST])]), tmp_path / "whole")
+    whole = (tmp_path / "whole").read_bytes()
+    (tmp_path / "cut").write_bytes(whole[:-4])
+    for read in (scan_file, request_bytes):
+        with pytest.raises(RequestError, match="cut, line 1: expected rows of a Parquet file, found Parquet magic bytes not found"):
+            read(str(tmp_path / "cut"))
+    # what lies in a file of lines that is called as a Parquet file is lines
+    (tmp_path / "lines.parquet").write_bytes(json.dumps({"request": REQUEST}).encode())
+    assert scan_file(str(tmp_path / "lines.parquet")).lines == 1
