@@ -16,6 +16,9 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+
 from benchmarks.figures import Figure, Peer, held_against, median_seconds, timed_runs
 from benchmarks.made.synthetic_store import TOPIC_PREFIX
 from benchmarks.peers.table_columns import seconds_to_write
@@ -59,21 +62,23 @@ def measure_whole_way(stand: Stand) -> list[Figure]:
             figures += _ways_back(size, store, lakes[0], folder, stand.repeats, version)
         for done in lakes:
             shutil.rmtree(done)
+    rows = folder / "pulls.parquet"
+    pq.write_table(pj.read_json(requests), rows)
     asked = ("--lake", str(lake), "--requests", str(requests))
-    answer = ("replay", *asked)
     replays = 0.0
     to_a_file = ("--no-messages", "--out", str(folder / "answers.jsonl"))
     ways: dict[str, tuple[str, ...]] = {
-        "replay to a table": (),
-        "replay to a table on Spark": _ON_SPARK,
-        "replay to a file": to_a_file,
-        "replay to a file on Spark": (*to_a_file, *_ON_SPARK),
+        "replay to a table": asked,
+        "replay to a table on Spark": (*asked, *_ON_SPARK),
+        "replay to a file": (*asked, *to_a_file),
+        "replay to a file on Spark": (*asked, *to_a_file, *_ON_SPARK),
+        "replay of Parquet to a table": (*asked[:-1], str(rows)),
     }
     for name, way in ways.items():
-        seconds = timed_runs(lambda way=way: run_pullsim(*answer, *way), stand.repeats)  # type: ignore[misc]
+        seconds = timed_runs(lambda way=way: run_pullsim("replay", *way), stand.repeats)  # type: ignore[misc]
         figures += held_against(f"whole {name}", seconds, "s", loads, target="15 s" if stand.scale == 1 else "")
         if _ON_SPARK[0] in way:
-            figures += _work_of(name, lake, folder, *answer, *way)
+            figures += _work_of(name, lake, folder, "replay", *way)
             replays = replays or 2 * median(seconds)
     seconds = timed_runs(lambda: run_pullsim("upgrade", *asked, "--from", "4.9.3", "--to", "5.5.0", finds=True), stand.repeats)
     both = Peer("two replays", "two replays to a table on Spark", replays)
