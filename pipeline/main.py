@@ -19,7 +19,8 @@ if __package__ in {None, ""}:  # spark-submit runs this file by its path: the fo
     _HERE = os.path.dirname(os.path.realpath(__file__))  # of a link, Python puts the folder of the file itself on the path
     sys.path[:] = [os.path.dirname(_HERE), *(path for path in sys.path if os.path.realpath(path or ".") != _HERE)]
 
-if os.path.basename(sys.argv[0]) in {"pullsim", "main.py"} and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+_IS_PROGRAM = __package__ in {None, ""} or __name__ == "__main__" or os.path.basename(sys.argv[0]) == "pullsim"
+if _IS_PROGRAM and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # the imports take half a second, in which Ctrl-C would show a stack of Python; `main` takes the signal back
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

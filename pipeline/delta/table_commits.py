@@ -120,7 +120,7 @@ def append_files(
         if delta_version(path) == version:  # no other run's commit is the cause
             raise
         raise CommitConflictError(path) from error
-    if version % _CHECKPOINT_EVERY == _CHECKPOINT_EVERY - 1:
+    if (version + 1) % _CHECKPOINT_EVERY < 2:
         with suppress(DeltaError, OSError):  # readers read the commits instead
             table.create_checkpoint()
 

@@ -139,10 +139,10 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 config=config,
             )
             return found.as_dict()
+        if at.min_offset < 0:  # the log's lengths are not known yet
+            return replace(at, event=None, config=config).as_dict()
         tail = self._look(at, limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.bytes_max)
-        files = self.log.files()
-        least = files[0].from_offset if at.min_offset < 0 and files else at.min_offset
-        return replace(at, physic_offset=tail.end, min_offset=least, mark=tail.last or at.mark, event=None, config=config).as_dict()
+        return replace(at, physic_offset=tail.end, mark=tail.last or at.mark, event=None, config=config).as_dict()
 
     def _look(self, at: FollowOffset, bytes_max: int) -> Tail:
         if self._until is not None:

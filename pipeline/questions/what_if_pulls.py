@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from pipeline.replay.driver_replay import answers_here
 from pipeline.replay.replay import RequestProfile
 from pipeline.replay.replay_job import answer, check_timestamps
 from pipeline.replay.replay_run import ReplayOptions
+from pipeline.requests.parquet_requests import request_of
 from pipeline.requests.request_file import RequestFile
 from pipeline.requests.request_source import read_requests
 from pipeline.schema import tables as t
@@ -129,8 +129,8 @@ class SparkPulls:
 
     def objects(self, seqs: Sequence[int]) -> dict[int, Any]:
         """As WhatIfPulls says."""
-        lines = self.requests.where(F.col("seq").isin([*seqs])).select("seq", "line").collect()
-        return {row["seq"]: json.loads(row["line"])["request"] for row in lines}
+        rows = self.requests.where(F.col("seq").isin([*seqs])).collect()
+        return {row["seq"]: request_of(row.asDict()) for row in rows}
 
     @contextmanager
     def compared(self, settings: Sequence[PullSettings]) -> Iterator[SparkRelations]:
@@ -176,7 +176,7 @@ class DriverPulls:
         if self.captured is not None:
             return request_objects(self.requests, seqs)
         rows = self.requests.filter(pc.is_in(self.requests["seq"], pa.array(seqs, pa.int64())))
-        return {row["seq"]: json.loads(row["line"])["request"] for row in rows.select(["seq", "line"]).to_pylist()}
+        return {row["seq"]: request_of(row) for row in rows.to_pylist()}
 
     @contextmanager
     def compared(self, settings: Sequence[PullSettings]) -> Iterator[DriverRelations]:

@@ -37,6 +37,8 @@ from udfs.pull.pull_filter import FilterRules
 MOST_ENTRIES = 10_000_000
 # entries of queues' segments that are read at once: 40 bytes each, and more with properties
 MOST_QUEUE_ENTRIES = 2_000_000
+# entries that are read one part after the other: in two seconds
+MOST_READ_ENTRIES = 20_000_000
 # so many queues are read with a condition each; of more queues, each segment whose number is asked for in any of them is read
 _QUEUES_ONE_BY_ONE = 1000
 # records of the log whose times the requests need: 16 bytes each
@@ -319,18 +321,24 @@ def _with_blocks(rows: StoredRows, packed: list[Row], settings: PullSettings, *t
         yield from rows_in_order((row for row in found if row["blocks"]), some, ENTRIES_KEY, *then_by)
 
 
-def _parts(rows: StoredRows, packed: list[Row], key: tuple[str, ...], segments: Callable[[Row], list[Segment]]) -> Iterator[list[Row]]:
-    """The packed rows by key, those of a key together, in lists whose `segments` have at most MOST_QUEUE_ENTRIES entries."""
-    some: list[Row] = []
-    entries = 0
+def _parts(rows: StoredRows, packed: list[Row], key: tuple[str, ...], segments: Callable[[Row], list[Segment]]) -> list[list[Row]]:
+    """The packed rows by key, those of a key together, in lists whose `segments` have at most MOST_QUEUE_ENTRIES entries.
+
+    Raises:
+        NoSessionError: the segments of all rows have more than MOST_READ_ENTRIES.
+    """
+    parts: list[list[Row]] = []
+    entries = read = 0
     for _, of_key in groupby(sorted(packed, key=itemgetter(*key)), key=itemgetter(*key)):
         alike = list(of_key)
         least, end = rows.bounds.get(_queue(alike[0]), (0, 0))
         needed = min(len(segments(alike[0])) * SEGMENT_ENTRIES, end - least)
-        if some and entries + needed > MOST_QUEUE_ENTRIES:
-            yield some
-            some, entries = [], 0
-        some += alike
+        if not parts or entries + needed > MOST_QUEUE_ENTRIES:
+            parts.append([])
+            entries = 0
+        parts[-1] += alike
         entries += needed
-    if some:
-        yield some
+        read += needed
+    if read > MOST_READ_ENTRIES:
+        raise NoSessionError(f"the requests need more than {MOST_READ_ENTRIES:,} entries of queues")
+    return parts

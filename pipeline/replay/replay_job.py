@@ -119,6 +119,8 @@ def run_replay(
     started = now()
     progress(f"reading {requests_path}")
     file = scan_file(requests_path)
+    if options.compare and file.is_parquet:
+        raise RequestError(file.path, 1, "recorded answers in lines of JSON, for --compare", "a Parquet file")
     settings = settings_of(file)
     progress(settings.told_version)
     options.check_roles(settings.pull_settings().broker_role)

@@ -7,6 +7,7 @@ from typing import Literal, TypeVar
 
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.driver_answers import only_spark_answers
+from pipeline.replay.driver_replay import MOST_READ_ENTRIES
 from pipeline.replay.replay import broker_store
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.requests.request_file import request_bytes
@@ -20,8 +21,6 @@ Reads = Literal["queues", "lines"]
 _MOST_PULLS = 100_000
 # about a million requests, and 250,000
 _MOST_REQUEST_BYTES, _MOST_LINE_BYTES = 192 << 20, 32 << 20
-# entries of a store whose queues the driver reads, in parts: it does so in two seconds for each 250,000 requests
-_MOST_STORE_ENTRIES = 20_000_000
 # about ten thousand requests: whether they need many entries is known before a session would have started
 _FEW_REQUEST_BYTES = 1 << 20
 
@@ -73,4 +72,4 @@ def _why_not_small(broker: OpenedBroker, requests_path: str | None, options: Rep
     if size <= _FEW_REQUEST_BYTES:
         return None
     store = broker_store(broker, readable=False)  # whether it was imported as found is checked when it answers
-    return None if store.entries <= _MOST_STORE_ENTRIES else f"the queues have more than {_MOST_STORE_ENTRIES:,} entries"
+    return None if store.entries <= MOST_READ_ENTRIES else f"the queues have more than {MOST_READ_ENTRIES:,} entries"

@@ -17,10 +17,11 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from pipeline.requests.request_lines import REQUEST_ARROW, RequestError
+from store_format.errors import shown
 
 MAGIC = b"PAR1"
 # rows that a task reads at once: some megabytes
-ROWS_AT_ONCE = 65_536
+ROWS_AT_ONCE = 131_072
 _NEEDED = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums")
 # column -> field of the nested form, where the names differ
 _NESTED = {
@@ -33,6 +34,8 @@ _NESTED = {
 }
 _COLUMNS = tuple(name for name in REQUEST_ARROW.names if name not in {"seq", "line"})
 _TAG, _LARGE_MAX = "TAG", 99
+# columns of pull_request that say more than the columns of a request
+_CAPTURED = frozenset({"subscription", "expressionType"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,22 @@ def pieces(filesystem: pafs.FileSystem, inside: str, path: str) -> list[Rows]:
     return found
 
 
+def scan_rows(filesystem: pafs.FileSystem, inside: str, path: str) -> tuple[bool, bool]:
+    """Read all requests once: whether a filter is of another type than TAG, and whether a maxMsgNums is greater than 99.
+
+    Raises:
+        RequestError: the file cannot be read, or a row is no request.
+    """
+    looks, most, first = False, 0, 1
+    with _opened(filesystem, inside, path) as file:
+        for batch in file.iter_batches(ROWS_AT_ONCE, columns=_columns(file.schema_arrow, path)):
+            requests = _requests(pa.Table.from_batches([batch]), path, first)
+            looks = looks or bool(pc.any(pc.not_equal(requests.column("filterType"), _TAG)).as_py())
+            most = max(most, pc.max(requests.column("maxMsgNums")).as_py() or 0)
+            first += len(batch)
+    return looks, most > _LARGE_MAX
+
+
 def rows_of(filesystem: pafs.FileSystem, inside: str, path: str, rows: Rows) -> pa.RecordBatch:
     """Some requests, as rows of request_lines.SCHEMA without their lines; the number of a row is its `seq`.
 
@@ -82,26 +101,43 @@ def rows_of(filesystem: pafs.FileSystem, inside: str, path: str, rows: Rows) -> 
         RequestError: the file cannot be read, or a row is no request.
     """
     with _opened(filesystem, inside, path, rows.first) as file:
-        schema = file.schema_arrow
-        names = {name.split(".")[0] for name in _paths(schema).values()}
-        parts, at = [], 0
-        for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[rows.group], columns=[name for name in schema.names if name in names]):
-            parts.append(batch.slice(max(rows.start - at, 0), max(rows.end - max(at, rows.start), 0)))
+        parts, at = [file.schema_arrow.empty_table().select(columns := _columns(file.schema_arrow, path))], 0
+        for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[rows.group], columns=columns):
+            if at + len(batch) > rows.start:
+                first = max(rows.start - at, 0)
+                parts.append(pa.Table.from_batches([batch.slice(first, rows.end - at - first)]))
             at += len(batch)
             if at >= rows.end:
                 break
-        table = pa.Table.from_batches(parts, parts[0].schema if parts else schema).combine_chunks()
+        table = pa.concat_tables(parts, promote_options="permissive")
     count = rows.end - rows.start
     if len(table) != count:
         raise RequestError(path, rows.first, f"{count} rows", f"{len(table)}; was the file changed meanwhile?")
-    columns = {name: _column(table, path, name, rows.first) for name in _COLUMNS}
+    return _requests(table, path, rows.first)
+
+
+def _columns(schema: pa.Schema, path: str) -> list[str]:
+    """The columns of a file with this schema that requests are made of."""
+    fields = [schema, *(one.type for one in schema if pa.types.is_struct(one.type))]
+    names = [[field.name for field in of] for of in fields]
+    if odd := next((name for of in names for name in of if of.count(name) > 1), None):
+        raise RequestError(path, 1, "columns of different names", f"two called {shown(odd)}")
+    if found := _CAPTURED.intersection(schema.names):
+        hint = "`pullsim requests` writes captured pulls as requests"
+        raise RequestError(path, 1, "the columns of requests", f"{min(found)}, of captured pulls; {hint}")
+    wanted = {place.split(".")[0] for place in _paths(schema).values()}
+    return [name for name in schema.names if name in wanted]
+
+
+def _requests(table: pa.Table, path: str, first: int) -> pa.RecordBatch:
+    """Rows of a file as rows of request_lines.SCHEMA; `first` is the number of the first one."""
+    columns = {name: _column(table, path, name, first) for name in _COLUMNS}
     untyped = pc.and_(pc.is_null(columns["filterType"]), pc.is_valid(columns["expression"]))
     if pc.any(untyped).as_py():
-        raise RequestError(path, rows.first + untyped.index(True).as_py(), "the type of the filter beside its expression", "NULL")
-    columns["seq"] = pa.array(range(rows.first, rows.first + count), pa.int64())
-    return pa.RecordBatch.from_arrays(
-        [columns.get(name, pa.nulls(count, pa.string())) for name in REQUEST_ARROW.names], schema=REQUEST_ARROW
-    )
+        raise RequestError(path, first + untyped.index(True).as_py(), "the type of the filter beside its expression", "NULL")
+    columns["seq"] = pa.array(range(first, first + len(table)), pa.int64())
+    lines = pa.nulls(len(table), pa.string())
+    return pa.RecordBatch.from_arrays([columns.get(name, lines) for name in REQUEST_ARROW.names], schema=REQUEST_ARROW)
 
 
 def _paths(schema: pa.Schema) -> dict[str, str]:
@@ -112,7 +148,7 @@ def _paths(schema: pa.Schema) -> dict[str, str]:
 
 def _column(table: pa.Table, path: str, name: str, first: int) -> pa.Array:
     wanted, place = REQUEST_ARROW.field(name).type, _paths(table.schema)[name]
-    values = _field(table, place)
+    values = _field(table, path, place, first)
     if values is None:
         if name in _NEEDED:
             raise RequestError(path, first, f"a column {place}", f"the columns {', '.join(table.column_names) or 'none'}")
@@ -129,18 +165,20 @@ def _column(table: pa.Table, path: str, name: str, first: int) -> pa.Array:
     return found
 
 
-def _field(table: pa.Table, place: str) -> pa.Array | None:
+def _field(table: pa.Table, path: str, place: str, first: int) -> pa.Array | None:
     """The values of a field, NULL where a struct around it is; None where there is no such field."""
     outer, *inner = place.split(".")
     if outer not in table.column_names:
         return None
-    values = table[outer].combine_chunks()
+    values, seen = table[outer].combine_chunks(), outer
     for name in inner:
-        if pa.types.is_null(values.type):
+        if not pa.types.is_struct(values.type):
+            if values.null_count < len(values):  # Spark makes texts of what is always null
+                raise RequestError(path, first, f"a struct {seen}", str(values.type))
             return None
-        if not pa.types.is_struct(values.type) or values.type.get_field_index(name) < 0:
+        if values.type.get_field_index(name) < 0:
             return None
-        values = pc.struct_field(values, name)
+        values, seen = pc.struct_field(values, name), f"{seen}.{name}"
     return values
 
 
@@ -155,16 +193,14 @@ def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(found == wanted or (pa.types.is_string(wanted) and pa.types.is_large_string(found)))
 
 
-def looks_and_is_large(requests: pa.RecordBatch) -> tuple[bool, bool]:
-    """Whether some requests have a filter of another type than TAG, and whether one asks for more than 99 messages."""
-    looks = pc.any(pc.not_equal(requests.column("filterType"), _TAG)).as_py()
-    most = pc.max(requests.column("maxMsgNums")).as_py()
-    return bool(looks), most is not None and most > _LARGE_MAX
-
-
 def as_lines(requests: pa.RecordBatch) -> bytes:
     """Requests as the lines of a file of JSON lines."""
     return b"".join(json.dumps(_line(row), ensure_ascii=False, separators=(",", ":")).encode() + b"\n" for row in requests.to_pylist())
+
+
+def request_of(row: dict[str, Any]) -> Any:
+    """The object `request` of a row of request_lines.SCHEMA."""
+    return (_line(row) if row["line"] is None else json.loads(row["line"]))["request"]
 
 
 def _line(row: dict[str, Any]) -> dict[str, Any]:

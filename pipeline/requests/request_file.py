@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.files.store_files import absolute_path, filesystem_of, refuse_pipe
-from pipeline.requests.parquet_requests import MAGIC, Rows, looks_and_is_large, pieces, rows_of
+from pipeline.requests.parquet_requests import MAGIC, Rows, pieces, scan_rows
 from pipeline.requests.request_lines import RequestError, parsed_line
 from pipeline.settings.settings import RULES_VERSION, BrokerSettings
 from store_format.broker_version import DEFAULT_VERSION
@@ -55,6 +55,11 @@ class Chunk:
         """The rows in a Parquet file; None for lines."""
         return None if self.row_group is None else Rows(self.row_group, self.start, self.end, self.first_line)
 
+    @property
+    def request_bytes(self) -> int:
+        """About how many bytes the requests have as JSON lines."""
+        return (self.end - self.start) * (1 if self.row_group is None else _LINE_BYTES)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFile:
@@ -79,6 +84,11 @@ class RequestFile:
     is_blank: bool = False
     has_other_filters: bool = True
     has_large_max: bool = True
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the requests are rows of a Parquet file."""
+        return bool(self.chunks) and self.chunks[0].rows is not None
 
     def settings(
         self, *, stored: Mapping[str, str] | None = None, properties: str | None = None, options: Sequence[str] = ()
@@ -129,7 +139,7 @@ def scan_file(path: str) -> RequestFile:
     found = scan_lines(path)
     if found.is_blank:
         raise RequestError(found.path, 1, "at least one request", "only blank lines" if found.lines else "an empty file")
-    if found.chunks[0].rows:
+    if found.is_parquet:
         return found
     return replace(found, header=header_of(found.path, first_line(found)))
 
@@ -196,7 +206,7 @@ def _scan_rows(path: str, file: pa.NativeFile) -> RequestFile:
         digest.update(piece)
     filesystem, inside = filesystem_of(path)
     found = pieces(filesystem, inside, path)
-    looks, large = zip(*(looks_and_is_large(rows_of(filesystem, inside, path, rows)) for rows in found), strict=True) if found else ((), ())
+    has_other_filters, has_large_max = scan_rows(filesystem, inside, path)
     return RequestFile(
         path=path,
         sha256=digest.hexdigest(),
@@ -204,8 +214,8 @@ def _scan_rows(path: str, file: pa.NativeFile) -> RequestFile:
         chunks=tuple(Chunk(start=rows.start, end=rows.end, first_line=rows.first, row_group=rows.group) for rows in found),
         lines=found[-1].first + found[-1].end - found[-1].start - 1 if found else 0,
         is_blank=not found,
-        has_other_filters=any(looks),
-        has_large_max=any(large),
+        has_other_filters=has_other_filters,
+        has_large_max=has_large_max,
     )
 
 

@@ -22,6 +22,7 @@ from pipeline.files.output_file import OutputFile, output_file, write_lines
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.requests.request_file import Chunk, RequestFile, scan_file
+from pipeline.requests.request_lines import RequestError
 from pipeline.scenarios.scenario_file import Scenario, read_chunk, scenario_of
 from pipeline.scenarios.scenario_settings import memory_settings
 from pipeline.scenarios.scenario_steps import take_steps
@@ -82,6 +83,8 @@ def run_answer(
     """
     progress(f"reading {cases}")
     file = scan_file(cases)
+    if file.is_parquet:
+        raise RequestError(file.path, 1, "scenarios, a JSON object a line", "a Parquet file")
     with output_file(out) as written:
         lines = _lines(lake, file)
         source = Source(file.path, rules)

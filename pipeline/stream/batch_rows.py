@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from pipeline.lake.lake import Lake
 from pipeline.replay.driver_answers import require_driver_answers
-from pipeline.replay.driver_replay import answers_here
+from pipeline.replay.driver_replay import MOST_ENTRIES, answers_here
 from pipeline.replay.replay import broker_store
 from pipeline.replay.replay_job import answer, answer_woken, response_rows
 from pipeline.replay.replay_run import ReplayOptions
@@ -127,15 +127,25 @@ class DriverRows:
         rows = found.filter(pc.or_(pc.is_valid(found["topic"]), pc.is_valid(found["error"])))
         return cls(run, _with_times(rows) if run.at == "request-time" else rows)
 
+    def require_answers(self, contents: Contents) -> None:
+        """Check that the driver answers under the settings of the batch.
+
+        Raises:
+            NoSessionError: only Spark does.
+        """
+        for settings, _ in contents.settings.values():
+            require_driver_answers(ReplayOptions(at=self.run.at), settings.pull_settings())
+
     def answers(self, lake: Lake, contents: Contents) -> pa.Table:
         """As BatchRows says."""
-        answered = [arrow_schema(PULL_RESPONSE).empty_table()]
+        answered, entries = [arrow_schema(PULL_RESPONSE).empty_table()], 0
         good = self.rows.filter(pc.is_null(self.rows["error"]))
         for config, (settings, _) in contents.settings.items():
-            pull, options = settings.pull_settings(), ReplayOptions(at=self.run.at)
-            require_driver_answers(options, pull)
+            pull = settings.pull_settings()
             requests = good.filter(_equal(good["config"], config)).select(REQUEST_ARROW.names)
-            answers = answers_here(self.run.opened(lake), requests, at=self.run.at, settings=pull, with_entries=options.messages)
+            left = MOST_ENTRIES - entries
+            answers = answers_here(self.run.opened(lake), requests, at=self.run.at, settings=pull, with_entries=True, most_entries=left)
+            entries += pc.sum(answers["messageCount"]).as_py() or 0
             answered += [pa.Table.from_batches([self._responses(batch, contents.digests)]) for batch in answers.to_batches()]
         return pa.concat_tables(answered)
 

@@ -100,6 +100,7 @@ class Batches(RunBatches):
         if small is not None:
             contents = contents_here(small.rows, self._entries_a_file(lake), self.settings_of)
             with suppress(NoSessionError):
+                small.require_answers(contents)
                 self._commit(lake, small, contents, started, number)
                 return
         persisted = batch.persist()

@@ -201,11 +201,11 @@ class RequestLog:
 
 
 def newest_bytes(folder: str) -> int:
-    """The bytes of the files of the newest batch in the request log in `folder`; 0 where it has none."""
+    """About the bytes of the requests, as lines, of the newest batch in the request log in `folder`; 0 where it has none."""
     filesystem, inside = filesystem_of(folder)
     numbers = numbered_files(filesystem, inside, ".json")
     entry = read_json(filesystem, f"{inside}/{max(numbers):020d}.json") if numbers else []
-    return sum(planned["file"]["length"] for planned in entry)
+    return sum(chunk.request_bytes for planned in map(PlannedFile.of, entry) for chunk in planned.chunks)
 
 
 def require_inside(path: str) -> None:
@@ -237,6 +237,6 @@ def _gone(planned: PlannedFile) -> PlannedFile:
 
 def _config(file: RequestFile) -> str | None:
     """The settings in a file's header, as JSON; None where the file has no header or the header has no settings."""
-    header = header_if_any(file.path, first_line(file))
+    header = None if file.is_parquet else header_if_any(file.path, first_line(file))
     config = header_config(header)
     return None if config is None else json.dumps(config, sort_keys=True)

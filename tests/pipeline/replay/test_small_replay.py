@@ -57,6 +57,7 @@ def told(lake: str, trace: Path, out: Path, reads: small_replay.Reads = "lines",
     [
         (small_replay, "_MOST_LINE_BYTES", 0, "the file has more than 0 MiB"),
         (driver_replay, "MOST_QUEUE_ENTRIES", 0, "the requests need more than 0 entries of queues"),
+        (driver_replay, "MOST_READ_ENTRIES", 0, "the requests need more than 0 entries of queues"),
         (driver_answers, "_MOST_TEXT_ENTRIES", 1, "the answers have more than 1 entries"),
         (answer_texts, "_MOST_MESSAGES", 1, "the answers have more than 1 different messages"),
     ],
@@ -72,7 +73,7 @@ def test_what_needs_too_much_is_left_to_spark(
 def test_a_long_file_is_left_to_spark_where_the_queues_are_long(
     lake: str, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small_replay, "_MOST_STORE_ENTRIES", 5)
+    monkeypatch.setattr(small_replay, "MOST_READ_ENTRIES", 5)
     assert told(lake, trace, tmp_path / "out") == "the driver answers, without Java"
     monkeypatch.setattr(small_replay, "_FEW_REQUEST_BYTES", 5)
     assert told(lake, trace, tmp_path / "again") == "Spark answers: the queues have more than 5 entries"

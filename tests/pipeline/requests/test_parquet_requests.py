@@ -88,6 +88,9 @@ def test_rows_are_the_requests_of_lines(
             pa.Table.from_pylist([GOOD | {"expression": "a"}]),
             "line 1: expected the type of the filter beside its expression, found NULL",
         ),
+        (pa.Table.from_pylist([GOOD | {"subscription": "a"}]), "expected the columns of requests, found subscription, of captured pulls"),
+        (pa.Table.from_pylist([{"request": REQUEST | {"filter": "a"}}]), "line 1: expected a struct request.filter, found string"),
+        (pa.table([pa.array(["g"]), pa.array(["h"])], names=["topic", "topic"]), "expected columns of different names, found two called"),
         (pa.Table.from_pylist([], pa.schema([])), "line 1: expected at least one request, found an empty file"),
     ],
 )
@@ -115,3 +118,11 @@ def test_a_file_that_is_cut_is_named(tmp_path: Path) -> None:
     # what lies in a file of lines that is called as a Parquet file is lines
     (tmp_path / "lines.parquet").write_bytes(json.dumps({"request": REQUEST}).encode())
     assert scan_file(str(tmp_path / "lines.parquet")).lines == 1
+
+
+def test_a_filter_that_is_always_null_may_be_of_any_type(tmp_path: Path) -> None:
+    """Spark reads such a field of JSON as text."""
+    request = pa.Table.from_pylist([{"request": REQUEST | {"filter": "a"}}, {"request": REQUEST}]).slice(1)
+    pq.write_table(request, tmp_path / "pulls")
+    file = scan_file(str(tmp_path / "pulls"))
+    assert without_lines([*read_chunk(file.path, file.chunks[0])]) == without_lines([of_lines([REQUEST])])
