@@ -21,7 +21,7 @@ from store_format.errors import shown
 
 MAGIC = b"PAR1"
 # rows that a task reads at once: some megabytes
-ROWS_AT_ONCE = 131_072
+ROWS_AT_ONCE = 65_536
 _NEEDED = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums")
 # column -> field of the nested form, where the names differ
 _NESTED = {
