@@ -40,7 +40,7 @@ _TITLES = {
 _HEAD = """\
 # What grows, and how
 
-`python -m benchmarks.scale` measures this in an hour and a half, and writes the figures to `benchmarks/scale/figures.json`.
+`python -m benchmarks.scale` measures this in an hour, and writes the figures to `benchmarks/scale/figures.json`.
 `python -m benchmarks.scale.page` makes this page from them. Each point is measured in its own process, on two cores and 24 GiB, with
 pullsim's default settings: 4 GiB for the driver's JVM, and `local[*]` except for the executors.
 
