@@ -120,7 +120,8 @@ def append_files(
         if delta_version(path) == version:  # no other run's commit is the cause
             raise
         raise CommitConflictError(path) from error
-    if (version + 1) % _CHECKPOINT_EVERY < 2:
+    # a run may commit two versions, rows deleted and rows appended, so that each second version is no append
+    if version >= _CHECKPOINT_EVERY - 1 and (version + 1) % _CHECKPOINT_EVERY in {0, 1}:
         with suppress(DeltaError, OSError):  # readers read the commits instead
             table.create_checkpoint()
 

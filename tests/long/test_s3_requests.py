@@ -46,9 +46,9 @@ COMMANDS = {
 # name -> most requests, and most for each further file of store and lake
 MOST = {
     "import": (600, 8.0),
-    "answer": (75, 0.1),
+    "answer": (80, 0.1),
     "replay": (170, 0.1),
-    "messages": (125, 4.0),
+    "messages": (130, 4.0),
     "lag": (65, 0.5),
     "sql": (60, 1.2),
     "export": (125, 4.0),
