@@ -68,8 +68,8 @@ def measure_stream(stand: Stand) -> list[Figure]:
     first, last = small[part : 2 * part], small[-part:]
     peer = Peer("the first", f"batches {part} to {2 * part} of {batches}", statistics.median(first), "ratio about 1")
     return [
-        *held_against(f"stream, batch of {SMALL}", last, "s", peer, target="1.5 s"),
-        *held_against(f"stream, batch of {LARGE:,}", large[of_large // 2 :], "s", target="3 s"),
+        *held_against(f"stream, batch of {SMALL}", last, "s", peer, target="0.7 s"),
+        *held_against(f"stream, batch of {LARGE:,}", large[of_large // 2 :], "s", target="2 s"),
     ]
 
 
