@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from pipeline.requests.request_lines import REQUEST_ARROW, RequestError
-from store_format.errors import shown
+from store_format.errors import first_line, shown
 
 MAGIC = b"PAR1"
 # rows that a task reads at once: some megabytes
@@ -53,8 +53,8 @@ def _opened(filesystem: pafs.FileSystem, inside: str, path: str, first: int = 1)
     try:
         with pq.ParquetFile(inside, filesystem=filesystem, page_checksum_verification=True) as file:
             yield file
-    except (OSError, pa.ArrowException) as error:
-        raise RequestError(path, first, "rows of a Parquet file", str(error).split("\n", 1)[0]) from error
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise RequestError(path, first, "rows of a Parquet file", first_line(error)) from error
 
 
 def pieces(filesystem: pafs.FileSystem, inside: str, path: str) -> list[Rows]:
@@ -159,7 +159,7 @@ def _column(table: pa.Table, path: str, name: str, first: int) -> pa.Array:
         found = values.cast(wanted)
         found.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise RequestError(path, first, f"a column {place} of type {wanted}", str(error).split("\n", 1)[0]) from error
+        raise RequestError(path, first, f"a column {place} of type {wanted}", first_line(error)) from error
     if name in _NEEDED and found.null_count:
         raise RequestError(path, first + found.is_null().index(True).as_py(), f"a value of {place}", "NULL")
     return found

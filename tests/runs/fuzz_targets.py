@@ -505,6 +505,7 @@ TARGETS: dict[str, Target] = {
     "pcap": Target(traffic.pcap_seeds, traffic.use_capture),
     "pcapng": Target(traffic.pcapng_seeds, traffic.use_capture),
     "requests": Target(traffic.request_seeds, traffic.use_requests, (*JSON_WORDS, *traffic.REQUEST_WORDS)),
+    "Parquet requests": Target(traffic.parquet_seeds, traffic.use_parquet),
     "SQL92": Target(traffic.sql92_seeds, traffic.use_sql92, traffic.SQL_WORDS),
     "subscription": Target(lambda: [b"TagA || TagB", b"*", b"||"], traffic.use_subscription, (b"||", b" ", b"*", b"\0", b"\xc2\xa0")),
 }
@@ -518,7 +519,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "frames": ("frame", "heartbeat", "message list", "batch"),
     "store": ("store",),
     "captures": ("pcap", "pcapng"),
-    "requests": ("requests",),
+    "requests": ("requests", "Parquet requests"),
     "filters": ("SQL92", "subscription"),
 }
 # the parsers, each with the targets among which its inputs are divided

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
 from pipeline.capture.capture_job import _schema
 from pipeline.capture.connection import Connection
 from pipeline.capture.packets import Bad, Packet, read_packets
 from pipeline.capture.segments import PackedSegments, any_segment, pack_segments, plain_segment
+from pipeline.requests.parquet_requests import as_lines, pieces, rows_of, scan_rows
 from pipeline.requests.request_file import header_config, header_if_any
 from pipeline.requests.request_lines import read_good_lines
 from pipeline.schema.arrow_types import arrow_of
@@ -158,6 +164,46 @@ def use_requests(raw: bytes) -> None:
         assert raw[one.position : one.position + len(one.raw)] == one.raw
     rows = [row for number, line in enumerate(lines, 1) if line.strip() for row in read_good_lines("x.jsonl", number, line)[0].to_pylist()]
     assert rows == found.to_pylist()
+
+
+@cache
+def parquet_seeds() -> list[bytes]:
+    """Files of requests as columns and nested, of several row groups, pages, encodings and compressions."""
+    rows = pa.Table.from_batches([read_good_lines("x.jsonl", 1, request_seeds()[1])[0]]).drop_columns(["seq", "line"])
+    nested = [json.loads(line) for line in request_seeds()[1].splitlines()]
+    tables = [rows, pa.concat_tables([rows] * 50), pa.Table.from_pylist(nested), rows.slice(0, 0)]
+    ways: list[dict[str, Any]] = [
+        {"row_group_size": 2, "compression": "none"},
+        {"compression": "zstd", "use_dictionary": False, "data_page_size": 200},
+        {"data_page_version": "2.0", "compression": "snappy", "write_page_checksum": True},
+    ]
+    return [_parquet(table, way) for table in tables for way in ways]
+
+
+def _parquet(table: pa.Table, way: dict[str, Any]) -> bytes:
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table, buffer, **way)
+    return buffer.getvalue().to_pybytes()
+
+
+@cache
+def _parquet_path() -> str:
+    return str(Path(tempfile.mkdtemp(prefix="fuzz-")) / "x.parquet")
+
+
+def use_parquet(raw: bytes) -> None:
+    """Check that the rows of a file are refused, or are the requests that their own lines say."""
+    path = _parquet_path()
+    Path(path).write_bytes(raw)
+    local = pafs.LocalFileSystem()
+    scan_rows(local, path, path)
+    for rows in pieces(local, path, path):
+        requests = rows_of(local, path, path, rows)
+        assert requests.num_rows == rows.end - rows.start
+        found, bad = read_good_lines(path, rows.first, as_lines(requests))
+        assert found.num_rows + len(bad) == requests.num_rows
+        if not bad:
+            assert found.drop_columns("line").equals(requests.drop_columns("line"))
 
 
 # filters of subscriptions -------------------------------------------------------------------------------------------------------------

@@ -120,6 +120,16 @@ def test_a_file_that_is_cut_is_named(tmp_path: Path) -> None:
     assert scan_file(str(tmp_path / "lines.parquet")).lines == 1
 
 
+@pytest.mark.parametrize(("former", "now"), [(b"topic", b"\xffopic"), (b"\x15\x04\x19", b"\x0e\x04\x19")], ids=["a name", "a type"])
+def test_a_damaged_footer_is_named_in_words_that_can_be_printed(former: bytes, now: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "pulls.parquet"
+    pq.write_table(pa.Table.from_pylist([GOOD]), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(former, now))
+    with pytest.raises(RequestError, match="expected rows of a Parquet file, found") as caught:
+        scan_file(str(path))
+    assert str(caught.value).isprintable()
+
+
 def test_a_filter_that_is_always_null_may_be_of_any_type(tmp_path: Path) -> None:
     """Spark reads such a field of JSON as text."""
     request = pa.Table.from_pylist([{"request": REQUEST | {"filter": "a"}}, {"request": REQUEST}]).slice(1)
