@@ -75,6 +75,8 @@ _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _NAMING = threading.Lock()
 # name of the Delta "application" whose transaction version is the lake's version: Delta accepts each version from one run only
 _VERSIONS = "lake_version"
+# most tries to replace a table to which other runs write
+_WRITES_TRIED = 5
 # most tries to commit, as other runs may commit in between
 _COMMITS_TRIED = 100
 # number of commits after which small files of a table are compacted
@@ -194,8 +196,20 @@ class LakeWriter:
             table: the table; it is created where it was never committed.
             rows: rows with the table's columns, in any order; or rows of FILES_DDL for the files that a `replacing_writer` wrote.
             placement: of the files of a table by queue; the layout of a table with other brokers' rows is not changed.
+
+        Where another run writes to the table meanwhile, this run writes it again: the commit of the lake decides which of them is whole.
+        Else two runs that begin at once refuse each other, again and again.
         """
-        placement = placement or Placement()
+        for left in reversed(range(_WRITES_TRIED)):
+            try:
+                self._replace(table, rows, placement or Placement())
+            except LakeConflictError:
+                if not left or self._alone is not None or self.lake.at.differs_in(self.lake.newest(), (table.name,)):
+                    raise
+            else:
+                return
+
+    def _replace(self, table: Table, rows: DataFrame | pa.Table | WrittenFiles, placement: Placement) -> None:
         if isinstance(rows, list) or not self._keeps_others(table):
             self._write_anew(table, rows, placement)
             return

@@ -1,0 +1,60 @@
+"""Two runs that replace tables of one lake at once: the commit of the lake decides which of them is whole."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import Mock
+
+import pyarrow as pa
+import pytest
+
+from pipeline.delta.delta_log import is_empty
+from pipeline.lake import lake_writer
+from pipeline.lake.lake import Lake, LakeConflictError
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import REPLAY_RUN, STORE_FILE, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+
+
+def opened(root: Path) -> Lake:
+    return Lake(cast("SparkSession", Mock()), str(root))
+
+
+def replace_rows(writer: LakeWriter, table: Table) -> None:
+    row: dict[str, Any] = {"brokerName": writer.broker, "runId": writer.run_id, "source": "", "settings": [], "at": "snapshot"}
+    row |= {"lakeVersion": 0, "startedAt": NOON, "kind": "commitlog", "name": "0", "fromOffset": 0, "length": 1, "wrote": 1, "mtimeMs": 1}
+    row |= {"path": writer.run_id}
+    given = {name: row[name] for name in table.names if name in row}
+    writer.replace_broker(table, pa.Table.from_pylist([given], arrow_schema(table)))
+
+
+def test_of_two_runs_that_write_tables_in_another_order_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[bool] = []
+    monkeypatch.setattr(lake_writer, "is_empty", lambda path: looked.pop() if looked else is_empty(path))
+    one, other = (LakeWriter(opened(tmp_path), run_id=name, what="import", broker=name) for name in ("one", "other"))
+    for writer, table in ((one, REPLAY_RUN), (other, STORE_FILE), (one, STORE_FILE), (other, REPLAY_RUN)):
+        looked.append(True)  # each looked before the other one wrote
+        replace_rows(writer, table)
+    assert one.commit(NOON) == 1
+    with pytest.raises(LakeConflictError, match="expected no other run to write to the lake since its version 0, found one"):
+        other.commit(NOON)
+    for table in (REPLAY_RUN, STORE_FILE):
+        assert opened(tmp_path).rows(table)["brokerName"].to_pylist() == ["one"]
+
+
+def test_a_run_does_not_write_again_what_another_one_has_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    late, first = (LakeWriter(opened(tmp_path), run_id=name, what="import", broker=name) for name in ("late", "first"))
+    replace_rows(first, REPLAY_RUN)
+    first.commit(NOON)
+    before = sorted((tmp_path / "replay_run").rglob("*.json"))
+    monkeypatch.setattr(lake_writer, "is_empty", lambda _: True)
+    with pytest.raises(LakeConflictError, match="expected no other run to write"):
+        replace_rows(late, REPLAY_RUN)
+    assert sorted((tmp_path / "replay_run").rglob("*.json")) == before
