@@ -44,7 +44,7 @@ from pipeline.commands import (  # noqa: F401 (they add their commands)
     upgrade_commands,
 )
 from pipeline.commands.cli import cli
-from pipeline.commands.progress_line import progress_line
+from pipeline.progress_line import progress_line
 from pipeline.terminal import ReaderGoneError, progress_to_stderr
 from store_format.errors import UnusableInputError, quoted_error
 

@@ -57,8 +57,8 @@ def _opened(filesystem: pafs.FileSystem, inside: str, path: str, first: int = 1)
         raise RequestError(path, first, "rows of a Parquet file", first_line(error)) from error
 
 
-def pieces(filesystem: pafs.FileSystem, inside: str, path: str) -> list[Rows]:
-    """The rows of a Parquet file in pieces of ROWS_AT_ONCE.
+def row_count(filesystem: pafs.FileSystem, inside: str, path: str) -> int:
+    """The number of rows that the footer of a Parquet file says.
 
     Args:
         filesystem: has the file.
@@ -68,18 +68,15 @@ def pieces(filesystem: pafs.FileSystem, inside: str, path: str) -> list[Rows]:
     Raises:
         RequestError: it cannot be read.
     """
-    found, before = [], 0
     with _opened(filesystem, inside, path) as file:
-        for group in range(file.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
-            starts = range(0, rows, ROWS_AT_ONCE)
-            found += [Rows(group, start, min(start + ROWS_AT_ONCE, rows), before + start + 1) for start in starts]
-            before += rows
-    return found
+        return int(file.metadata.num_rows)
 
 
-def scan_rows(filesystem: pafs.FileSystem, inside: str, path: str) -> tuple[bool, bool]:
-    """Read all requests once: whether a filter is of another type than TAG, and whether a maxMsgNums is greater than 99.
+def scan_rows(filesystem: pafs.FileSystem, inside: str, path: str) -> tuple[list[Rows], bool, bool]:
+    """Read all requests once.
+
+    Returns:
+        The rows in pieces of ROWS_AT_ONCE; whether a filter is of another type than TAG; whether a maxMsgNums is greater than 99.
 
     Raises:
         RequestError: the file cannot be read, or a row is no request.
@@ -91,7 +88,17 @@ def scan_rows(filesystem: pafs.FileSystem, inside: str, path: str) -> tuple[bool
             looks = looks or bool(pc.any(pc.not_equal(requests.column("filterType"), _TAG)).as_py())
             most = max(most, pc.max(requests.column("maxMsgNums")).as_py() or 0)
             first += len(batch)
-    return looks, most > _LARGE_MAX
+        return _pieces(file.metadata), looks, most > _LARGE_MAX
+
+
+def _pieces(metadata: pq.FileMetaData) -> list[Rows]:
+    found, before = [], 0
+    for group in range(metadata.num_row_groups):
+        rows = metadata.row_group(group).num_rows
+        starts = range(0, rows, ROWS_AT_ONCE)
+        found += [Rows(group, start, min(start + ROWS_AT_ONCE, rows), before + start + 1) for start in starts]
+        before += rows
+    return found
 
 
 def rows_of(filesystem: pafs.FileSystem, inside: str, path: str, rows: Rows) -> pa.RecordBatch:

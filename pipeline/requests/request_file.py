@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.files.store_files import absolute_path, filesystem_of, refuse_pipe
-from pipeline.requests.parquet_requests import MAGIC, Rows, pieces, scan_rows
+from pipeline.requests.parquet_requests import MAGIC, Rows, row_count, scan_rows
 from pipeline.requests.request_lines import RequestError, parsed_line
 from pipeline.settings.settings import RULES_VERSION, BrokerSettings
 from store_format.broker_version import DEFAULT_VERSION
@@ -205,8 +205,7 @@ def _scan_rows(path: str, file: pa.NativeFile) -> RequestFile:
     while piece := file.read(CHUNK_BYTES):
         digest.update(piece)
     filesystem, inside = filesystem_of(path)
-    found = pieces(filesystem, inside, path)
-    has_other_filters, has_large_max = scan_rows(filesystem, inside, path)
+    found, has_other_filters, has_large_max = scan_rows(filesystem, inside, path)
     return RequestFile(
         path=path,
         sha256=digest.hexdigest(),
@@ -232,7 +231,7 @@ def request_bytes(path: str) -> int:
     except (OSError, ValueError):
         return 0
     filesystem, inside = filesystem_of(path)
-    return sum(rows.end - rows.start for rows in pieces(filesystem, inside, path)) * _LINE_BYTES
+    return row_count(filesystem, inside, path) * _LINE_BYTES
 
 
 def first_line(file: RequestFile) -> bytes:

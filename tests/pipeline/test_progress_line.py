@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from pipeline.commands import progress_line as pl
+from pipeline import progress_line as pl
 from pipeline.tasks.running import Running, watched
 from pipeline.terminal import progress_to_stderr, say
 

@@ -18,7 +18,7 @@ from pipeline.capture.capture_job import _schema
 from pipeline.capture.connection import Connection
 from pipeline.capture.packets import Bad, Packet, read_packets
 from pipeline.capture.segments import PackedSegments, any_segment, pack_segments, plain_segment
-from pipeline.requests.parquet_requests import as_lines, pieces, rows_of, scan_rows
+from pipeline.requests.parquet_requests import as_lines, rows_of, scan_rows
 from pipeline.requests.request_file import header_config, header_if_any
 from pipeline.requests.request_lines import read_good_lines
 from pipeline.schema.arrow_types import arrow_of
@@ -196,8 +196,7 @@ def use_parquet(raw: bytes) -> None:
     path = _parquet_path()
     Path(path).write_bytes(raw)
     local = pafs.LocalFileSystem()
-    scan_rows(local, path, path)
-    for rows in pieces(local, path, path):
+    for rows in scan_rows(local, path, path)[0]:
         requests = rows_of(local, path, path, rows)
         assert requests.num_rows == rows.end - rows.start
         found, bad = read_good_lines(path, rows.first, as_lines(requests))
