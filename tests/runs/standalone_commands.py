@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.main import run as run_here
+from tests.makers.captured_connections import pull
 from tests.runs.left_rows import left_rows
 from tests.truth.places import PROJECT
 
@@ -80,7 +81,7 @@ def _run_in_turn(calls: list[list[str]]) -> None:
 
 
 def _write_requests(commands: Commands) -> None:
-    """Requests for random offsets of all queues."""
+    """Requests for random offsets of all queues in one file, and a frame in another one."""
     chance = random.Random(7)
     queues = [(path.parent.name, int(path.name)) for path in sorted(commands.store.glob("consumequeue/*/*"))]
     lines = []
@@ -92,6 +93,9 @@ def _write_requests(commands: Commands) -> None:
         lines.append(f"{json.dumps({'request': asked})}\n")
     commands.requests.mkdir()
     (commands.requests / "all.jsonl").write_text("".join(lines), "utf-8")
+    # the driver alone answers a small batch of a stream, unless there are frames in it
+    frame = {"name": "pull", "serializeType": "JSON", "frameHex": pull(1).hex()}
+    (commands.requests / "frame.jsonl").write_text(f"{json.dumps(frame)}\n", "utf-8")
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
