@@ -16,10 +16,12 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from delta import exceptions as of_delta
 from deltalake.exceptions import DeltaError
 from pyspark.errors import AnalysisException
@@ -40,7 +42,16 @@ from pipeline.delta.delta_sql import (
     table_properties,
 )
 from pipeline.delta.small_table import files_with, has_plain_path, named_features, opened_table, plain_message
-from pipeline.delta.table_commits import CommitConflictError, Found, append_files, create_table, delete_rows, join_files, takes_files
+from pipeline.delta.table_commits import (
+    CommitConflictError,
+    Found,
+    append_files,
+    create_table,
+    delete_rows,
+    join_files,
+    replace_files,
+    takes_files,
+)
 from pipeline.delta.table_files import FileWriter
 from pipeline.files.object_store import is_s3
 from pipeline.lake.lake import Lake, LakeConflictError, LakeError, LakeVersion, StreamBatch
@@ -316,10 +327,11 @@ class LakeWriter:
         self._restore(table)
         mine = {"brokerName": self.broker, **(equal or {})}
         if isinstance(rows, pa.Table) and self._commits_here(table):
+            others = self.lake.rows(table).filter(~reduce(and_, (pc.field(name) == value for name, value in mine.items())))
+            files = self._written_files(table, pa.concat_tables([others, rows.select(table.names).cast(others.schema)]))
             with self._writing():
-                delete_rows(self.lake.path(table.name), self._versions[table.name], _condition(mine), self._named)
+                replace_files(self.lake.path(table.name), self._versions[table.name], files, self._named)
             self._remember_version(table)
-            self.append(table, rows)
             return
         where = " AND ".join(f"{name} = {literal(value)}" for name, value in mine.items())
         with self._writing():
@@ -330,8 +342,8 @@ class LakeWriter:
         """Delete the rows of the broker in a prepared table, which is small, for which the SQL condition `where` is true."""
         path = self.lake.path(table.name)
         with self._writing():
-            if self._commits_here(table):
-                mine = _condition({"brokerName": self.broker})
+            if not self.lake.has_session:
+                mine = "\"brokerName\" = '{}'".format(self.broker.replace("'", "''"))
                 delete_rows(path, self._versions[table.name], f"{mine} AND {where}", self._named)
             else:
                 with self._commits_named():
@@ -553,11 +565,6 @@ class LakeWriter:
             raise
         except DeltaError as error:
             raise LakeError(f"{self.lake.root}: cannot write a Delta table: {plain_message(error)}") from error
-
-
-def _condition(equal: Mapping[str, str]) -> str:
-    """The condition in deltalake's SQL, which reads no backslashes, that columns have some values."""
-    return " AND ".join("\"{}\" = '{}'".format(name, value.replace("'", "''")) for name, value in equal.items())
 
 
 def _damaged(path: str, error: Exception) -> LakeError:

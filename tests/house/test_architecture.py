@@ -24,7 +24,8 @@ FLOORS = {
     "udfs": "sql_definition java cleaning filters pull broker version_rules consumer simulation sql_statements sql_kernels sql_functions",
     "pipeline": (
         "schema sql files settings serving requests store delta tasks lake embedded rows generate lag report importing export replay"
-        " terminal verify capture listings scenarios questions upgrade simulation stream pace follow worker_daemon commands main docpages"
+        " terminal progress_line verify capture listings scenarios questions upgrade simulation stream pace follow worker_daemon"
+        " commands main docpages"
     ),
     "pullsim": "rows shown session request_frames lake",
 }

@@ -145,5 +145,5 @@ def write(spark: SparkSession, lake: Path, broker: str, found: dict[t.Table, lis
     writer = LakeWriter(Lake(spark, str(lake)), run_id=broker, what="capture", broker=broker)
     for table, rows in found.items():
         values = [tuple((row | {"brokerName": broker}).get(name) for name in table.names) for row in rows]
-        writer.replace_rows(table, spark.createDataFrame(values, table.schema).coalesce(1), f"brokerName = '{broker}'")
+        writer.replace_rows(table, spark.createDataFrame(values, table.schema).coalesce(1))
     writer.commit(NOON)

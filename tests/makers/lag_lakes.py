@@ -64,5 +64,5 @@ def write_state(
         return replace_rows(folder, broker, named, run_id=f"offsets of {broker}")
     writer = LakeWriter(Lake(spark, str(folder)), run_id=f"offsets of {broker}", what="import", broker=broker)
     for table, rows in found.items():
-        writer.replace_rows(table, spark.createDataFrame(rows, table.schema).coalesce(1), f"brokerName = '{broker}'")
+        writer.replace_rows(table, spark.createDataFrame(rows, table.schema).coalesce(1))
     return writer.commit(NOON)

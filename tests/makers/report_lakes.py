@@ -42,8 +42,7 @@ def write_rows(spark: SparkSession, lake: Path, broker: str, found: Mapping[t.Ta
     writer = LakeWriter(Lake(spark, str(lake)), run_id=f"rows of {broker}", what="import", broker=broker)
     for table, rows in found.items():
         values = [tuple({"brokerName": broker, **row}.get(name) for name in table.names) for row in rows]
-        quoted = broker.replace("\\", "\\\\").replace("'", "\\'")
-        writer.replace_rows(table, spark.createDataFrame(values, table.schema).coalesce(1), f"brokerName = '{quoted}'")
+        writer.replace_rows(table, spark.createDataFrame(values, table.schema).coalesce(1))
     writer.commit(NOON)
 
 

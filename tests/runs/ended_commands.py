@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -51,8 +52,8 @@ class Place:
         return found | {str(path.relative_to(self.out)): self._digest(path.read_bytes()) for path in outputs}
 
     def _digest(self, content: bytes) -> str:
-        """A digest without the place's name, which some rows and outputs have."""
-        return hashlib.sha256(content.replace(str(self.folder).encode(), b"")).hexdigest()
+        """A digest without the place's name, which some rows and outputs have, and without the time at which a report was made."""
+        return hashlib.sha256(re.sub(rb'"made": ?\d+', b"", content.replace(str(self.folder).encode(), b""))).hexdigest()
 
     def unfinished(self) -> list[str]:
         """The outputs that nobody takes for whole ones, by their names."""
