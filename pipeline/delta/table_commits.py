@@ -102,9 +102,7 @@ def append_files(
         CommitConflictError: another run has committed to the table, or has committed this version of the application.
         OutputError: the driver does not see a file that a task wrote.
     """
-    table = opened_table(path)
-    if table is None or table.version() != version:
-        raise CommitConflictError(path)
+    table = _opened_at(path, version)
     if transaction is not None and (table.transaction_version(transaction[0]) or 0) >= transaction[1]:
         raise CommitConflictError(path)
     transactions = () if transaction is None else (Transaction(*transaction),)
@@ -116,10 +114,16 @@ def replace_files(path: str, version: int, files: Sequence[Mapping[str, Any]], u
 
     Arguments and errors as in `append_files`.
     """
+    table = _opened_at(path, version)
+    _commit(table, path, files, "overwrite", _commit_properties(user_metadata))
+
+
+def _opened_at(path: str, version: int) -> DeltaTable:
+    """The table, whose newest version is `version`; raises CommitConflictError where it is another one."""
     table = opened_table(path)
     if table is None or table.version() != version:
         raise CommitConflictError(path)
-    _commit(table, path, files, "overwrite", _commit_properties(user_metadata))
+    return table
 
 
 def _commit(
@@ -152,9 +156,7 @@ def delete_rows(path: str, version: int, where: str, user_metadata: str) -> None
     Raises:
         CommitConflictError: another run has committed to the table.
     """
-    table = opened_table(path)
-    if table is None or table.version() != version:
-        raise CommitConflictError(path)
+    table = _opened_at(path, version)
     try:
         table.delete(where, commit_properties=_commit_properties(user_metadata), post_commithook_properties=_NO_HOOK)
     except CommitFailedError as error:

@@ -327,7 +327,8 @@ class LakeWriter:
         self._restore(table)
         mine = {"brokerName": self.broker, **(equal or {})}
         if isinstance(rows, pa.Table) and self._commits_here(table):
-            others = self.lake.rows(table).filter(~reduce(and_, (pc.field(name) == value for name, value in mine.items())))
+            are_mine = reduce(and_, (pc.field(name).is_valid() & (pc.field(name) == value) for name, value in mine.items()))
+            others = self.lake.rows(table).filter(~are_mine)
             files = self._written_files(table, pa.concat_tables([others, rows.select(table.names).cast(others.schema)]))
             with self._writing():
                 replace_files(self.lake.path(table.name), self._versions[table.name], files, self._named)

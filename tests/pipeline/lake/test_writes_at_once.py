@@ -73,3 +73,11 @@ def test_the_driver_replaces_rows_in_one_commit_and_pyarrow_filters_what_is_left
     assert len(sorted((tmp_path / "replay_run" / "_delta_log").glob("*.json"))) == len(before) + 1
     found = opened(tmp_path).rows_with(REPLAY_RUN, {"brokerName": ["one", "other", "third"]}, ["brokerName", "runId"]).to_pylist()
     assert sorted((row["brokerName"], row["runId"]) for row in found) == [("one", "one"), ("other", "again"), ("third", "third")]
+
+
+def test_rows_without_the_value_stay_when_rows_with_it_are_replaced(tmp_path: Path) -> None:
+    for equal in (None, {"topic": "T"}):
+        writer = LakeWriter(opened(tmp_path), run_id="one", what="import", broker="one")
+        writer.replace_rows(STORE_FILE, rows_of(writer, STORE_FILE), equal)
+        writer.commit(NOON)
+    assert opened(tmp_path).rows(STORE_FILE)["topic"].to_pylist() == [None, None]
