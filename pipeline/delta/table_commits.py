@@ -142,7 +142,7 @@ def _commit(
         if delta_version(path) == version:  # no other run's commit is the cause
             raise
         raise CommitConflictError(path) from error
-    if version and (version + 1) % _CHECKPOINT_EVERY == 0:
+    if (version + 1) % _CHECKPOINT_EVERY == 0:
         with suppress(DeltaError, OSError):  # readers read the commits instead
             table.create_checkpoint()
 

@@ -66,13 +66,14 @@ def rows_with(
     if not len(adds):
         return pa.schema([schema.field(name) for name in columns]).empty_table()
     files = [f"{path}/{unquote(name)}" for name in adds["path"].to_pylist()]
-    condition = _has(schema, wanted)
+    condition = has_values(schema, wanted)
     if any_of:
-        condition &= reduce(or_, (_has(schema, one) for one in any_of))
+        condition &= reduce(or_, (has_values(schema, one) for one in any_of))
     return dataset_of(schema, files, adds).to_table(columns=[*columns], filter=condition)
 
 
-def _has(schema: pa.Schema, wanted: Wanted) -> pc.Expression:
+def has_values(schema: pa.Schema, wanted: Wanted) -> pc.Expression:
+    """Whether a row has one of the wanted values in each column of `wanted`; a row with NULL there has not, unless NULL is wanted."""
     conditions = [pc.field(name).isin(pa.array(values, schema.field(name).type)) for name, values in wanted.items()]
     return reduce(and_, conditions, pc.scalar(True))
 

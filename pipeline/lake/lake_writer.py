@@ -16,12 +16,10 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import cached_property, reduce
-from operator import and_
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from delta import exceptions as of_delta
 from deltalake.exceptions import DeltaError
 from pyspark.errors import AnalysisException
@@ -53,6 +51,7 @@ from pipeline.delta.table_commits import (
     takes_files,
 )
 from pipeline.delta.table_files import FileWriter
+from pipeline.delta.table_rows import has_values
 from pipeline.files.object_store import is_s3
 from pipeline.lake.lake import Lake, LakeConflictError, LakeError, LakeVersion, StreamBatch
 from pipeline.lake.session import columns_without_dictionary, temporary_settings
@@ -327,7 +326,7 @@ class LakeWriter:
         self._restore(table)
         mine = {"brokerName": self.broker, **(equal or {})}
         if isinstance(rows, pa.Table) and self._commits_here(table):
-            are_mine = reduce(and_, (pc.field(name).is_valid() & (pc.field(name) == value) for name, value in mine.items()))
+            are_mine = has_values(arrow_schema(table), {name: [value] for name, value in mine.items()})
             others = self.lake.rows(table).filter(~are_mine)
             files = self._written_files(table, pa.concat_tables([others, rows.select(table.names).cast(others.schema)]))
             with self._writing():
@@ -343,7 +342,7 @@ class LakeWriter:
         """Delete the rows of the broker in a prepared table, which is small, for which the SQL condition `where` is true."""
         path = self.lake.path(table.name)
         with self._writing():
-            if not self.lake.has_session:
+            if self._commits_here(table) and not self.lake.has_session:
                 mine = "\"brokerName\" = '{}'".format(self.broker.replace("'", "''"))
                 delete_rows(path, self._versions[table.name], f"{mine} AND {where}", self._named)
             else:
