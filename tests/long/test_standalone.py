@@ -74,7 +74,7 @@ WRITTEN = {
     "import": "lake/commit_log/*/*/*.parquet",
     "replay": "lake/pull_response/*.parquet",
     "replay to a file": ".pullsim-*.parts/*",
-    "export": ".pullsim-*.part/store/commitlog/*",
+    "export": ".pullsim-*.part/exported/commitlog/*",
     "stream": "lake/pull_response/*.parquet",
     "follow": "lake/commit_log/*/*/*.parquet",
 }

@@ -320,33 +320,28 @@ CONFIG_FILES: dict[str, bytes] = {
 
 @cache
 def config_folder() -> Path:
-    """A store that has the files of its folder config alone."""
+    """The folder config of a store that has nothing else."""
     folder = Path(tempfile.mkdtemp(prefix="fuzz-")) / "config"
     folder.mkdir()
-    for name, content in CONFIG_FILES.items():
-        (folder / name).write_bytes(content)
     return folder
 
 
 def config_folder_seeds() -> list[bytes]:
-    """Seeds: the number of a file, and its bytes; from 128 on it is the .bak of that file, whose place is empty."""
+    """Seeds: the number of a file, and its bytes; from 128 on it is the .bak of that file."""
     return [bytes([number + more]) + content for more in (0, 128) for number, content in enumerate(CONFIG_FILES.values())]
 
 
 def use_config_folder(raw: bytes) -> None:
-    """Check that a file of the folder config is refused, or becomes rows of its table; notes about it are printable."""
+    """Check that the only file of a folder config is refused, or becomes rows of its table; notes about it are printable."""
     if not raw:
         return
     name = list(CONFIG_FILES)[raw[0] % 128 % len(CONFIG_FILES)]
-    path = config_folder() / name
-    changed = path.with_name(f"{name}.bak") if raw[0] >= 128 else path
-    path.unlink()
-    changed.write_bytes(raw[1:])
+    path = config_folder() / (f"{name}.bak" if raw[0] >= 128 else name)
+    path.write_bytes(raw[1:])
     try:
         found = config_rows(StoreFiles(str(config_folder().parent)), "broker")
     finally:
-        changed.unlink()
-        path.write_bytes(CONFIG_FILES[name])
+        path.unlink()
     assert all(note.isprintable() and len(note) < 1500 for note in found.notes), found.notes
 
 
@@ -533,6 +528,7 @@ PARSERS: dict[str, tuple[str, ...]] = {
     "pcap": ("pcap",),
     "pcapng": ("pcapng",),
     "SQL92": GROUPS["filters"],
-    "requests": GROUPS["requests"],
+    "requests": ("requests",),
+    "Parquet": ("Parquet requests",),
 }
 assert sorted(name for names in GROUPS.values() for name in names) == sorted(TARGETS)
