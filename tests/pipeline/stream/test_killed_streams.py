@@ -102,6 +102,7 @@ def started(lake: Path, folder: Path, checkpoint: Path, run_id: str) -> Batches:
         root=str(lake),
         run=run,
         settings_of=lambda header, where: BrokerSettings.from_sources(header=header, header_where=where),
+        requests=f"{checkpoint}/{REQUESTS}",
         now=lambda: NOON,
         stop=threading.Event(),
     )

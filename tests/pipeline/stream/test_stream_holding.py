@@ -19,7 +19,7 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.batches import Batches
 from pipeline.stream.holding import KEPT, PullRequestTable
 from pipeline.stream.request_stream import STREAM_SCHEMA, heartbeat_of
-from pipeline.stream.stream_run import run_of_checkpoint, store_versions
+from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint, store_versions
 from tests.makers.held_store import CASES, NEVER_SWEPT, START, held_store, pull
 from tests.makers.lakes import import_as
 from tests.runs.held_answers import answered, told
@@ -200,7 +200,8 @@ def batches_of(spark: SparkSession, lake: Path, checkpoint: Path) -> Batches:
         store=store_versions(Lake(spark, str(lake))),
     )
     settings = BrokerSettings.from_sources()
-    return Batches(root=str(lake), run=run, settings_of=lambda _header, _where: settings, now=lambda: NOON, stop=threading.Event())
+    log = f"{checkpoint}/{REQUESTS}"
+    return Batches(root=str(lake), run=run, settings_of=lambda *_: settings, requests=log, now=lambda: NOON, stop=threading.Event())
 
 
 @slow_proof
