@@ -102,7 +102,7 @@ def _first_stop(units: Units, stops: Callable[[Units], NDArray[np.bool_]], first
     return len(units)
 
 
-def _end_of(unit: np.void) -> int:
+def message_end(unit: np.void) -> int:
     """The end of a unit's message in the log: offset + size in a Java long, which wraps."""
     return to_long(int(unit["physicOffset"]) + int(unit["size"]))
 
@@ -117,7 +117,7 @@ def recover(files: Sequence[MappedFile], read: ReadUnits) -> RecoveredQueue:
         units = read(file)
         valid = _first_stop(units, are_bad)
         if valid:
-            max_physic_offset = _end_of(units[valid - 1])
+            max_physic_offset = message_end(units[valid - 1])
         process_offset = file.from_offset + valid * CQ_STORE_UNIT_SIZE
         if valid * CQ_STORE_UNIT_SIZE != file.length:
             break
@@ -140,7 +140,7 @@ def truncate_dirty_logic_files(queue: RecoveredQueue, log_end: int, read: ReadUn
             continue
         kept = _first_stop(units, lambda block: are_bad(block) | (block["physicOffset"] >= log_end), 1)
         files[-1] = replace(files[-1], wrote=kept * CQ_STORE_UNIT_SIZE)
-        max_physic_offset = _end_of(units[kept - 1])
+        max_physic_offset = message_end(units[kept - 1])
         break
     return RecoveredQueue(files=tuple(files), max_physic_offset=max_physic_offset)
 

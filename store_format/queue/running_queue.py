@@ -112,4 +112,4 @@ class Queue:
             return None
         if not valid:
             return -1
-        return int(units["physicOffset"][first + valid - 1]) + int(units["size"][first + valid - 1])
+        return cq.message_end(units[first + valid - 1])

@@ -1,6 +1,8 @@
-"""A queue of a broker that runs, with its extension: what ConsumeQueue.recover looks at."""
+"""A queue of a broker that runs: its last offset, and its extension after what ConsumeQueue.recover looks at."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,3 +50,10 @@ def test_the_extension_is_cut_behind_the_last_address_that_recover_sees(valid: l
     queue = Queue(topic="T", queue_id=0, folder=("q",), file_size=40, files=files_of(5, 40), extension=extension)
     queue.recover(ChangedFiles(StoredBytes(lambda path: contents[path])))
     assert [file.wrote for file in extension.files] == [used * UNIT]
+
+
+def test_the_last_offset_of_an_entry_at_the_greatest_offset_wraps() -> None:
+    """As 4.9.3 and 4.9.8 told of such a queue, whose file was damaged."""
+    raw = encode_units([12_574, 2**63 - 1], [554, 554], [0, 0]).ljust(60, b"\0")
+    queue = Queue(topic="T", queue_id=0, folder=("q",), file_size=60, files=(replace(files_of(1, 60)[0], wrote=40),))
+    assert queue.last_offset(ChangedFiles(StoredBytes(lambda _: np.frombuffer(raw, np.uint8)))) == -9223372036854775255
