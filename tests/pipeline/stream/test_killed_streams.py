@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -34,7 +34,10 @@ from tests.runs.streamed_answers import answered, answers
 from tests.truth.places import PROJECT
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+AnyBatches = TypeVar("AnyBatches", bound=Batches)
+_IMPORT_SECONDS = 300
 
 
 @pytest.fixture
@@ -92,13 +95,23 @@ def test_a_file_written_over_after_its_answers_were_committed_and_before_spark_n
     assert sorted(bytes(row["raw"]) for row in bad) == [b"[]", b"no json", b"no json either"]
 
 
-def started(lake: Path, folder: Path, checkpoint: Path, run_id: str) -> Batches:
+class BesideImports(Batches):
+    """Batches of FILES files, each of which waits for a moment, and the last one until `imported` is set: so they meet imports."""
+
+    imported: threading.Event
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        self.imported.wait(_IMPORT_SECONDS if number == FILES - 1 else 2)
+        super().__call__(batch, number)
+
+
+def started(lake: Path, folder: Path, checkpoint: Path, run_id: str, kind: type[AnyBatches] = Batches) -> AnyBatches:
     """What answers the batches of a stream of its own."""
     stored: dict[str, str] = {}
     run, _ = run_of_checkpoint(
         str(checkpoint), run_id=run_id, lake=str(lake), broker=BROKER, source=str(folder), at="snapshot", settings=stored
     )
-    return Batches(
+    return kind(
         root=str(lake),
         run=run,
         settings_of=lambda header, where: BrokerSettings.from_sources(header=header, header_where=where),
@@ -148,7 +161,9 @@ def test_imports_beside_a_stream_change_nothing_of_it_and_it_nothing_of_them(
     folder.mkdir()
     for number in range(FILES):
         write_lines(folder / f"{number}.jsonl", lines[number * LINES : (number + 1) * LINES])
-    alone, beside = (started(tmp_path / name, folder, tmp_path / f"checkpoint of {name}", "run") for name in ("alone", "lake"))
+    alone = started(tmp_path / "alone", folder, tmp_path / "checkpoint of alone", "run")
+    beside = started(lake, folder, tmp_path / "checkpoint of lake", "run", BesideImports)
+    beside.imported = threading.Event()
     shutil.copytree(lake, tmp_path / "alone")
     run_batches(spark, alone, tmp_path / "checkpoint of alone", files_max=FILES)
     running = threading.Thread(target=run_batches, args=(spark, beside, tmp_path / "checkpoint of lake"), kwargs={"files_max": 1})
@@ -156,7 +171,7 @@ def test_imports_beside_a_stream_change_nothing_of_it_and_it_nothing_of_them(
     # another broker, and that of the stream once more
     import_as(spark, lake, tiny_store(tmp_path / "store", [("TopicA", 0)]), "other", run_id="other")
     import_as(spark, lake, demo_data(tmp_path_factory) / "cleaned", BROKER, run_id="again")
-    assert running.is_alive()
+    beside.imported.set()
     running.join()
     assert (alone.failed, beside.failed) == (None, None)
     found = answers(spark, lake, "run")
