@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
-class FromBothEnds(LoadFileScheduling):
+class FromBothEnds(LoadFileScheduling):  # type: ignore[misc]
     """Where processes share the files, the first takes them from the front and the others from the end.
 
     So a second session, which compiles and plans the same again, starts late if at all.

@@ -92,7 +92,9 @@ def skipped_offsets(folder: Path) -> dict[str, set[tuple[str, int, int]]]:
 
     Without what was gone when the group started without an offset, and without what lies below an offset that the group had before.
     """
-    stated, found, gone = set(), defaultdict(set), defaultdict(set)  # of keys, and by group
+    stated: set[tuple[str, str, int]] = set()
+    found: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
+    gone: dict[tuple[str, str, int], set[tuple[str, int, int]]] = defaultdict(set)
     passed: dict[tuple[str, str, int], int] = {}
     ends = {name: queue.maximum for name, queue in StoreLag(folder / "store").queues.items()}
     for one in sorted(exchanges(folder), key=lambda one: one["t_arrive_us"]):
@@ -186,18 +188,19 @@ def at_looks(captured: Path, looks: list[int], shift: int) -> dict[tuple[str, st
             if (stamp := store.stamp(entry)) is not None:
                 ends[name].append((stamp, number + 1))
     for one in exchanges(captured):
-        asked, answer = one["request"]["ext"], one["response"]
-        queue = (asked or {}).get("consumerGroup"), (asked or {}).get("topic"), int((asked or {}).get("queueId", -1))
+        asked: dict[str, Any] = one["request"]["ext"] or {}
+        answer = one["response"]
+        key = asked.get("consumerGroup", ""), asked.get("topic", ""), int(asked.get("queueId", -1))
         code, at = one["request"]["code"], one["t_arrive_us"] / 1000
         if code == UPDATE_CONSUMER_OFFSET:
-            told[queue].append((at, int(asked["commitOffset"])))
+            told[key].append((at, int(asked["commitOffset"])))
         elif code == QUERY_CONSUMER_OFFSET and answer is not None and answer["code"] == 0:
-            told[queue].append((one["t_write_us"] / 1000, int(answer["ext"]["offset"])))
+            told[key].append((one["t_write_us"] / 1000, int(answer["ext"]["offset"])))
         elif code == PULL_MESSAGE:
             if int(asked["sysFlag"]) & 1 and (answer is None or answer["code"] in {0, 19, 20, 21}):
-                told[queue].append((at, int(asked["commitOffset"])))
+                told[key].append((at, int(asked["commitOffset"])))
             if answer is not None and "maxOffset" in (answer["ext"] or {}):
-                ends[queue[1:]].append((one["t_write_us"] / 1000, int(answer["ext"]["maxOffset"])))
+                ends[key[1:]].append((one["t_write_us"] / 1000, int(answer["ext"]["maxOffset"])))
     seen = [
         Seen(*queue, look, offset if end is not None else None, end or 0)
         for queue, offsets in told.items()

@@ -36,7 +36,7 @@ def brought(package: str) -> set[str]:
 def licence(package: str) -> str:
     told = importlib.metadata.metadata(package)
     classifiers = [one.rpartition("::")[2] for one in told.get_all("Classifier") or () if one.startswith("License ::")]
-    return told.get("License-Expression") or "; ".join(classifiers) or told.get("License") or ""
+    return "; ".join(told.get_all("License-Expression") or classifiers or told.get_all("License") or ())
 
 
 def test_what_an_installation_brings_may_be_used_by_anyone() -> None:

@@ -13,10 +13,13 @@ from pathlib import Path
 import click
 import pytest
 
+from pipeline.commands.cli import cli
 from pipeline.docpages import commands_page, findings_page, functions_page, rules_page, views_page
-from pipeline.main import cli, run
+from pipeline.main import run
+from pipeline.sql.definitions import documented
 from pipeline.sql.statements import VIEWS, view_sql
-from tests.runs.doc_commands import EXAMPLES, PAGES, PROJECT, SHOWN, Shown, described, inline_commands
+from tests.runs.doc_commands import EXAMPLES, PAGES, SHOWN, Shown, described, inline_commands
+from tests.truth.places import PROJECT
 from udfs.sql_functions import PANDAS_UDFS
 from udfs.sql_statements import SQL_FUNCTIONS
 
@@ -51,7 +54,7 @@ def test_every_command_view_and_function_is_on_its_page() -> None:
 def test_every_column_of_a_view_says_what_it_is(name: str) -> None:
     head, _, _ = view_sql(name).partition("\nAS\n")
     declared = re.findall(r"^  (\w+) COMMENT '", head, re.MULTILINE)
-    assert [one.name for one in views_page.documented(view_sql(name)).columns] == declared
+    assert [one.name for one in documented(view_sql(name)).columns] == declared
     assert declared
 
 

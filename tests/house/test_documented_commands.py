@@ -26,9 +26,10 @@ from store_format.remoting.command import SerializeType
 from tests.makers.recorded_pulls import DEFAULTS, capture_of, conversation, request_frame
 from tests.models.slow_broker import Bounds, SlowBroker
 from tests.models.store_lag import StoreLag
-from tests.runs.doc_commands import EXAMPLES, PAGES, PROJECT, SHOWN, Shown, described, placed, programs
+from tests.runs.doc_commands import EXAMPLES, PAGES, SHOWN, Shown, described, placed, programs
 from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
 from tests.runs.sampling import sampled, slow_proof
+from tests.truth.places import PROJECT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,7 +95,7 @@ def answered_pulls(store: Path) -> list[dict[str, Any]]:
     """Pulls of the topic orders with the slow broker's answers: below, at and past the bounds of each queue, and between them."""
     broker = SlowBroker(store, DEFAULTS | SIZES, 2**62)
     broker.log_end = max(end for end, _ in broker.records)
-    lines = []
+    lines: list[dict[str, Any]] = []
     for (topic, queue_id), queue in sorted(StoreLag(store).queues.items()):
         for offset in (queue.minimum - 1, queue.minimum, queue.maximum - 20, queue.maximum, queue.maximum + 7) if topic == "orders" else ():
             asked = {"group": "orders-consumer", "topic": topic, "queueId": queue_id, "offset": max(offset, 0), "maxMsgNums": 16}

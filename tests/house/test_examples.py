@@ -33,7 +33,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fenced(page: str, language: str) -> str:
-    return re.findall(rf"^```{language}\n(.*?)^```", (PROJECT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)[0]
+    text: str = re.findall(rf"^```{language}\n(.*?)^```", (PROJECT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)[0]
+    return text
 
 
 def test_each_example_is_on_the_page_of_its_folder_and_small() -> None:

@@ -23,10 +23,11 @@ from pipeline.pace.feed import feed_folder, feed_of
 from pipeline.pace.request_pace import Faults, Pace
 from pipeline.schema import tables as t
 from tests.models.store_lag import StoreLag
-from tests.runs.packaged import PROJECT, bare_python, build_wheel, dependencies
+from tests.runs.packaged import bare_python, build_wheel, dependencies
 from tests.runs.prometheus import parse
 from tests.runs.replaying import DEMO_TRACE, demo_data, demo_lake
 from tests.runs.sampling import slow_proof
+from tests.truth.places import PROJECT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 
 from tests.runs.browsers import chromium
-from tests.runs.doc_commands import PAGES, PROJECT
+from tests.runs.doc_commands import PAGES
+from tests.truth.places import PROJECT
 
 LOADED = {"script": "src", "img": "src", "link": "href"}
 
@@ -44,7 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if find_spec("mkdocs") is None or find_spec("material") is None:
         pytest.skip("needs mkdocs and mkdocs-material: pip install '.[dev]'")
     folder = tmp_path_factory.mktemp("site")
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
+    words: list[str | Path] = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
     built = subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
     return folder

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.models.operator_answers import CORRECTIONS, HEART_BEAT, CapturedAnswers, outcome
-from tests.runs.doc_commands import PROJECT, commands, placed
+from tests.runs.doc_commands import commands, placed
 from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
 from tests.runs.sampling import slow_proof
 from tests.truth.captured import config, exchanges, unpack
 from tests.truth.golden import needs_golden
+from tests.truth.places import PROJECT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

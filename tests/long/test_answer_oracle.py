@@ -27,7 +27,7 @@ TIMES = ("timing", "heldSeconds")
 
 def ask_the_broker(cases: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
     (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases), "utf-8")
-    command = [harness(), "broker", "--cases", folder / "cases.jsonl", "--out", folder / "out.jsonl"]
+    command: list[str | Path] = [harness(), "broker", "--cases", folder / "cases.jsonl", "--out", folder / "out.jsonl"]
     subprocess.run(command, check=True, capture_output=True, timeout=3600)
     return [json.loads(line) for line in (folder / "out.jsonl").read_text("utf-8").splitlines()]
 

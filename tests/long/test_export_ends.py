@@ -39,7 +39,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def export(lake: Path, out: Path, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pipeline.main", "export", "--lake", lake, out, *options]
+    command: list[str | Path] = [sys.executable, "-m", "pipeline.main", "export", "--lake", lake, out, *options]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=PROJECT, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 

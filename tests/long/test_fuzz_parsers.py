@@ -60,7 +60,7 @@ def test_parsers_refuse_or_read_what_coverage_leads_to(parser: str, capsys: pyte
     done = 0
     for part, left in enumerate(range(INPUTS, 0, -AT_ONCE)):
         program, inputs = PROJECT / "tests" / "runs" / "guided_fuzzing.py", min(left, AT_ONCE)
-        command = [sys.executable, program, parser, str(inputs), str(SEED + part), FOLDER / parser]
+        command: list[str | Path] = [sys.executable, program, parser, str(inputs), str(SEED + part), FOLDER / parser]
         run = subprocess.run(command, env=checked, capture_output=True, text=True, check=False)
         assert run.returncode == 0, f"seed {SEED}, part {part}: {run.stderr[-3000:]}"
         assert run.stdout == "", f"seed {SEED}, part {part}"

@@ -161,7 +161,7 @@ def assert_drained(store: Path, config: Mapping[str, Any], entries: Entries, tmp
     requests, out = tmp_path / "requests.jsonl", tmp_path / "trace.jsonl"
     requests.write_text("".join(json.dumps(line) + "\n" for line in asked), encoding="utf-8")
     caps = {f"maxTransfer{what}OnMessageIn{where}": 2**30 for what in ("Bytes", "Count") for where in ("Memory", "Disk")}
-    given = {name: _text(value) for name, value in (config | caps).items() if name != "messageDelayLevel"}
+    given = {name: _text(value) for name, value in {**config, **caps}.items() if name != "messageDelayLevel"}
     options = ",".join(f"{name}={value}" for name, value in given.items())
     oracle("trace", "--store", store, "--requests", requests, "--out", out, "--config", options)
     served: dict[tuple[str, int], list[tuple[int, ...]]] = {}

@@ -29,7 +29,7 @@ def nothing(_store: Path, _digits: random.Random) -> None:
     """Leave the store as it is."""
 
 
-def rewritten(path: Path, raw: bytes) -> None:
+def rewritten(path: Path, raw: bytearray) -> None:
     stat = path.stat()
     path.write_bytes(raw)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))

@@ -96,7 +96,7 @@ def consumed(live: LiveBroker, folder: Path, *tags: str, bursts: list[tuple[int,
         joins, leaves = clients[name]
         # more messages than there are: it stays until its time is over
         times = ["--messages", "100000", "--seconds", str(leaves - joins), "--out", str(folder / f"{name}.jsonl")]
-        command = [harness(), "consume", "--port", str(PORT), "--topic", TOPIC, "--group", "predicted", *tags, *times]
+        command: list[str | Path] = [harness(), "consume", "--port", str(PORT), "--topic", TOPIC, "--group", "predicted", *tags, *times]
         running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     began = time.monotonic()

@@ -168,7 +168,7 @@ def answered_alone(folder: Path, pulls: dict[str, dict[str, Any]], answers: Sequ
     asked = [pulls[row["consumerGroup"]] | {"sysFlag": 1} for row in answers]
     moments = [int(row["wokenMillis"] or one["timestamp"]) for row, one in zip(answers, asked, strict=True)]
     write_requests(requests, [{"request": one | {"timestamp": moment}} for one, moment in zip(asked, moments, strict=True)])
-    call = ["replay", "--lake", folder / "lake", "--requests", requests, "--at", "request-time", "--out", out]
+    call: list[str | Path] = ["replay", "--lake", folder / "lake", "--requests", requests, "--at", "request-time", "--out", out]
     run = ended(call)
     assert run.code == 0, run.err
     found = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
@@ -185,7 +185,8 @@ def test_a_stream_and_a_follower_go_on_for_hours(tmp_path: Path, capsys: pytest.
     store.grow_to(first + AHEAD * 1000)
     assert ended(["import", tmp_path / "store", "--lake", lake, "--broker-name", "b"]).code == 0
     one_gib = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
-    asked = ["--lake", lake, "--requests", incoming, "--checkpoint", tmp_path / "of-stream", "--at", "request-time", "--hold"]
+    asked: list[str | Path] = ["--lake", lake, "--requests", incoming, "--checkpoint", tmp_path / "of-stream"]
+    asked += ["--at", "request-time", "--hold"]
     running = [
         start(["import", tmp_path / "store", "--lake", lake, "--broker-name", "b", "--follow", "--trigger", "5", *one_gib]),
         start(["stream", *asked, "--metrics", metrics, *one_gib]),

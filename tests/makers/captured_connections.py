@@ -7,8 +7,9 @@ from store_format.remoting.frame import encode_frame
 
 
 def pull(opaque: int, *, kind: SerializeType = SerializeType.JSON, code: int = 11, **fields: str) -> bytes:
-    ext = {"consumerGroup": "g", "topic": "T", "queueId": "3", "queueOffset": str(opaque), "maxMsgNums": "32", "sysFlag": "2"}
-    return encode_frame(RemotingCommand(code=code, opaque=opaque, version=399, ext_fields=ext | fields, serialize_type=kind))
+    ext: dict[str, str | None] = {"consumerGroup": "g", "topic": "T", "queueId": "3", "queueOffset": str(opaque), "maxMsgNums": "32"}
+    ext |= {"sysFlag": "2", **fields}
+    return encode_frame(RemotingCommand(code=code, opaque=opaque, version=399, ext_fields=ext, serialize_type=kind))
 
 
 def answer(opaque: int, body: bytes = b"", *, code: int = 0, kind: SerializeType = SerializeType.JSON) -> bytes:

@@ -82,13 +82,6 @@ def stuck_messages() -> list[dict[str, Any]]:
 
 def _set_offsets(store: Path) -> None:
     """Give groups with filters of all kinds offsets at, before, past and far from the bounds of the queues."""
-    places = [
-        lambda q: q.minimum,
-        lambda q: q.maximum,
-        lambda q: q.maximum + 3,
-        lambda q: q.minimum - 1,
-        lambda q: (q.minimum + q.maximum) // 2,
-    ]
     queues = sorted(StoreLag(store).queues.items())
     groups = ("g-main", "g-tag", "g-sql", "g-sqlx", "g-first", "g-lite", "nobody-knows")
     offsets: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)

@@ -112,7 +112,7 @@ def random_plan(seed: int, **settings: Any) -> GroupPlan:
         "strategy": chance.choice(STRATEGIES),
         "tells": True,
     }
-    return GroupPlan(**{**plan, **settings})  # type: ignore[arg-type]
+    return GroupPlan(**{**plan, **settings})
 
 
 SEEDS = st.integers(0, 2**40)

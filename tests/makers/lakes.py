@@ -56,8 +56,8 @@ def tiny_store(path: Path, queues: Iterable[tuple[str, int]], *, without_queue: 
     The store is as a clean shutdown leaves it: zeros follow the last message.
     """
     log = bytearray()
-    for topic in without_queue:
-        _append(log, message(topic, 0, 0, 0))
+    for gone in without_queue:
+        _append(log, message(gone, 0, 0, 0))
     entries: dict[tuple[str, int], bytes] = dict.fromkeys(queues, b"")
     for number in range(MESSAGES):
         for (topic, queue_id), units in entries.items():

@@ -207,50 +207,45 @@ class Maker:
     def ask(self) -> None:
         digits, group, topic = self.digits, self.pick_group(), self.pick_topic()
         queue = {"topic": topic, "queueId": digits.choice([0, 1])}
-        code, ext = digits.choice(
-            [
-                (14, {"consumerGroup": group, **queue}),
-                (14, {"consumerGroup": group, **queue}),
-                (15, {"consumerGroup": group, **queue, "commitOffset": digits.choice([0, 4, -3, 99])}),
-                (30, queue),
-                (31, queue),
-                (29, queue | {"timestamp": digits.choice([0, 9_999_999_999_999])}),
-                (38, {"consumerGroup": group}),
-                (361, {}),
-            ]
-        )
+        requests: list[tuple[int, dict[str, Any]]] = [
+            (14, {"consumerGroup": group, **queue}),
+            (14, {"consumerGroup": group, **queue}),
+            (15, {"consumerGroup": group, **queue, "commitOffset": digits.choice([0, 4, -3, 99])}),
+            (30, queue),
+            (31, queue),
+            (29, queue | {"timestamp": digits.choice([0, 9_999_999_999_999])}),
+            (38, {"consumerGroup": group}),
+            (361, {}),
+        ]
+        code, ext = digits.choice(requests)
         if chance(digits, 0.1) and ext:
             ext.pop(digits.choice(sorted(ext)))
         self.add("request", client="c1", code=code, ext=ext)
 
     def broker_config(self) -> None:
-        digits = self.digits
-        name, values = digits.choice(
-            [
-                ("enablePropertyFilter", [True, True, False]),
-                ("slaveReadEnable", [True, False]),
-                ("autoCreateSubscriptionGroup", [True, False]),
-                ("brokerPermission", [6, 6, 2, 4]),
-                ("transferMsgByHeap", [True, False]),
-                ("filterSupportRetry", [True, False]),
-                ("notifyConsumerIdsChangedEnable", [True, False]),
-            ]
-        )
-        self.add("brokerConfig", set={name: digits.choice(values)})
+        settings: list[tuple[str, list[Any]]] = [
+            ("enablePropertyFilter", [True, True, False]),
+            ("slaveReadEnable", [True, False]),
+            ("autoCreateSubscriptionGroup", [True, False]),
+            ("brokerPermission", [6, 6, 2, 4]),
+            ("transferMsgByHeap", [True, False]),
+            ("filterSupportRetry", [True, False]),
+            ("notifyConsumerIdsChangedEnable", [True, False]),
+        ]
+        name, values = self.digits.choice(settings)
+        self.add("brokerConfig", set={name: self.digits.choice(values)})
 
     def store_config(self) -> None:
-        digits = self.digits
-        name, values = digits.choice(
-            [
-                ("brokerRole", ["SLAVE", "SYNC_MASTER", "ASYNC_MASTER", "ASYNC_MASTER"]),
-                ("offsetCheckInSlave", [True, False]),
-                ("accessMessageInMemoryMaxRatio", [0, 40]),
-                ("maxTransferCountOnMessageInMemory", [0, 1, 3, 32]),
-                ("maxTransferBytesOnMessageInMemory", [100, 2000, 262144]),
-                ("maxTransferCountOnMessageInDisk", [2, 8]),
-            ]
-        )
-        self.add("storeConfig", set={name: digits.choice(values)})
+        settings: list[tuple[str, list[Any]]] = [
+            ("brokerRole", ["SLAVE", "SYNC_MASTER", "ASYNC_MASTER", "ASYNC_MASTER"]),
+            ("offsetCheckInSlave", [True, False]),
+            ("accessMessageInMemoryMaxRatio", [0, 40]),
+            ("maxTransferCountOnMessageInMemory", [0, 1, 3, 32]),
+            ("maxTransferBytesOnMessageInMemory", [100, 2000, 262144]),
+            ("maxTransferCountOnMessageInDisk", [2, 8]),
+        ]
+        name, values = self.digits.choice(settings)
+        self.add("storeConfig", set={name: self.digits.choice(values)})
 
     def topic_step(self) -> None:
         digits = self.digits

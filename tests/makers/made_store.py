@@ -80,7 +80,7 @@ def _encoded(record: Record, queue_offset: int, physic_offset: int) -> bytes:
     return encode(message)
 
 
-def _write_files(folder: Path, content: bytes, file_size: int) -> None:
+def _write_files(folder: Path, content: bytes | bytearray, file_size: int) -> None:
     folder.mkdir(parents=True)
     for start in range(0, len(content), file_size):
         (folder / offset_to_file_name(start)).write_bytes(content[start : start + file_size].ljust(file_size, b"\0"))

@@ -61,7 +61,7 @@ def replace_rows(root: Path, broker: str, found: Mapping[Table, Sequence[Row]], 
                 table, path, table_properties(table, layout), (), "{}", found="refused", partitioned_by=partition_columns(table, layout)
             )
         add_rows(root, table, [{"brokerName": broker, **row} for row in rows])
-    versions = at.tables | {table.name: DeltaTable(str(root / table.name)).version() for table in found}
+    versions = {**at.tables, **{table.name: DeltaTable(str(root / table.name)).version() for table in found}}
     row = {"version": at.version + 1, "runId": run_id, "what": what, "brokerName": broker, "tables": list(versions.items())}
     add_rows(root, LAKE_VERSION, [row | {"committedAt": NOON, "tablesVersion": TABLES_VERSION}])
     return at.version + 1

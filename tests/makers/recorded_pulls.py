@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def response_frame(opaque: int, line: dict[str, Any], store: Path, kind: Seriali
     """The frame of the answer; its body is cut out of the commit log at the recorded places."""
     told = line["response"]
     names = ("nextBeginOffset", "minOffset", "maxOffset")
-    ext: dict[str, str | None] = {"suggestWhichBrokerId": "0"} | {name: str(told[name]) for name in names}
+    ext: dict[str, str | None] = {"suggestWhichBrokerId": "0", **{name: str(told[name]) for name in names}}
     body = b"".join(bytes_at(store, one["startOffset"], one["storeSize"]) for one in told["messages"])
     answer = RemotingCommand(
         code=code_of(line), flag=1, opaque=opaque, remark=told["status"], ext_fields=ext, body=body or None, serialize_type=kind
@@ -79,7 +79,7 @@ def bytes_at(store: Path, offset: int, size: int) -> bytes:
         return log.read(size)
 
 
-def conversation(lines: list[dict[str, Any]], store: Path, kind: SerializeType) -> list[Sent]:
+def conversation(lines: Iterable[dict[str, Any]], store: Path, kind: SerializeType) -> list[Sent]:
     """One connection from its handshake on: each request, then its answer, in segments of an MTU of 1500."""
     sent = [Sent(True, 0, flags=SYN), Sent(False, 0, flags=SYN | ACK)]
     places = {True: 1, False: 1}

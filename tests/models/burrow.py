@@ -72,8 +72,8 @@ def statuses(rows: Iterable[Seen], *, intervals: int, minimum_complete: float, a
 
     alive: set[tuple[str, str, int]] = set()
     for (group, topic, _), window in windows.items():
-        known = [row for row in window if row.offset is not None]
-        alive |= {(group, topic, after.at) for before, after in pairwise(known) if before.offset != after.offset}
+        rows_with_offset = [row for row in window if row.offset is not None]
+        alive |= {(group, topic, after.at) for before, after in pairwise(rows_with_offset) if before.offset != after.offset}
 
     found = {}
     for key, window in windows.items():

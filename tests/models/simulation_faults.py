@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 
 import numpy as np
@@ -212,7 +212,7 @@ def what_fails_comes_again(run: Events) -> Faults:
     """Each failed try is followed by another try after its delay, or by a dead letter. Nothing else comes to the retry topic."""
     if run.plan.broadcasts:
         return
-    failed = defaultdict(list)
+    failed: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for row in run.rows:
         if row.result == RECONSUME_LATER:
             failed[*row.origin, row.tries].append(row.ended)
@@ -227,7 +227,7 @@ def what_fails_comes_again(run: Events) -> Faults:
         yield from _retries(run, failed)
 
 
-def _retries(run: Events, failed: dict[tuple[int, ...], list[int]]) -> Faults:
+def _retries(run: Events, failed: Mapping[tuple[int, int, int], list[int]]) -> Faults:
     plan = run.plan
     copies: dict[tuple[int, int], tuple[tuple[int, ...], int]] = {}
     for row in run.rows:

@@ -263,7 +263,8 @@ class SlowBroker:
         if asked < 0:
             return {"exception": "java.lang.IllegalArgumentException"}
         wanted, window = self.filter_of(request), max(16000, int32(asked * UNIT))
-        status, total, messages, removed_until, read, looked_at = "NO_MATCHED_MESSAGE", 0, [], NO_LONG, 0, 0
+        messages: list[dict[str, int]] = []
+        status, total, removed_until, read, looked_at = "NO_MATCHED_MESSAGE", 0, NO_LONG, 0, 0
         for physic, size, tags_code in entries:
             if looked_at * UNIT >= window:
                 break

@@ -219,7 +219,7 @@ class SlowEngine:
     # events -------------------------------------------------------------------------------------------------------------------------
 
     def _push(self, time: int, kind: int, number: int, what: object) -> None:
-        heapq.heappush(self.events, (time, kind, number, Unordered(what)))  # type: ignore[arg-type]
+        heapq.heappush(self.events, (time, kind, number, Unordered(what)))
 
     def _happen(self, now: int, kind: int, number: int, boxed: object) -> None:
         what = boxed.what  # type: ignore[attr-defined]

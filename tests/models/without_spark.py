@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -82,7 +82,8 @@ def tables_of(path: Path, options: Sequence[str] | None = None) -> Tables:
             for queue in started.queues
         ]
     reader = qb.QueueReader(store, "b", qb.LogIndex(files=log, walked=tuple(file.wrote for file in log)), settings.version)
-    segments, properties = {}, defaultdict(list)
+    segments: dict[tuple[str, int, int], Row] = {}
+    properties: dict[tuple[str, int, int], list[Row]] = defaultdict(list)
     for topic, queue_id, _, files, extension in queues:
         for file in files:
             queue_file = qb.QueueFile(topic=topic, queue_id=queue_id, file=file, extension=extension)
@@ -130,7 +131,7 @@ def answers(tables: Tables, lines: list[Line], config: Mapping[str, Any]) -> lis
 
 def blocks_of(
     tables: Tables, lines: list[Line], config: Mapping[str, Any], *, whole_files: bool = False
-) -> list[tuple[Answering, list[Row]]]:
+) -> list[tuple[Answering, Iterator[Row]]]:
     """The packed requests, with the entries that they scan, or with the entries of their whole queue files."""
     settings = BrokerSettings.from_sources(header=dict(config)).pull_settings()
     retry = RetryRules.of(BrokerVersion(settings.rules_version))
@@ -138,7 +139,8 @@ def blocks_of(
     answering = Answering.of(settings, tables.store.entries_a_file, tables.store.log, with_entries=True)
     place = partial(rp.by_segment, tables.store, whole_files or tables.store.has_far_pulls(settings))
     requests = pa.Table.from_pylist([request_row(seq, line["request"]) for seq, line in enumerate(lines)], REQUEST_ARROW)
-    return after_entries(tables, requests, answering, lambda: rules, at="snapshot", place=place, settings=settings)
+    stored: Any = tables  # with all that --at snapshot asks of StoredRows
+    return after_entries(stored, requests, answering, lambda: rules, at="snapshot", place=place, settings=settings)
 
 
 def request_row(seq: int, request: Row) -> Row:

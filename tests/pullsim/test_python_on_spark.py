@@ -96,7 +96,7 @@ def request_frame() -> pl.DataFrame:
 def test_frames_of_requests_get_the_recorded_answers(spark: SparkSession, kind: str) -> None:
     frame = request_frame()
     forms: dict[str, Any] = {"polars": frame, "arrow": frame.to_arrow(), "pandas": frame.to_pandas()}
-    given = forms[kind] if kind in forms else spark.createDataFrame(frame.to_pandas()).coalesce(1)
+    given: Any = forms[kind] if kind in forms else spark.createDataFrame(frame.to_pandas()).coalesce(1)
     if kind == "pandas":  # rows that a filter kept have an index of their own
         given = given.set_index(given.index + 5)
     if kind == "spark":

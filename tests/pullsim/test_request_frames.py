@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -65,7 +66,7 @@ def test_a_frame_without_rows_is_refused_as_an_empty_file_is() -> None:
     [
         (pd.DataFrame(REQUEST | {"queueId": pd.Series([1, "x"], dtype=object)}), "found DataFrame .*column queueId"),
         (pd.DataFrame(REQUEST | {"topic": ["t", "\ud800"]}), "found DataFrame .*surrogates not allowed"),
-        (pd.DataFrame(REQUEST | {"offset": pd.arrays.SparseArray([1, 2])}), "found DataFrame .*[Ss]parse"),
+        (pd.DataFrame(REQUEST | {"offset": pd.arrays.SparseArray(np.array([1, 2]))}), "found DataFrame .*[Ss]parse"),
         (pd.DataFrame([["g", "t", 0, 0, 1]], columns=[*REQUEST, "offset"]), r"found DataFrame \(Duplicate column names.*offset"),
         (
             pa.Table.from_arrays([*pa.table(REQUEST).columns, pa.array([1, 2])], [*REQUEST, "offset"]),

@@ -39,7 +39,7 @@ def run_at_once(commands: list[list[str]]) -> None:
         yield threading.Event()
 
     Engine.session = same_session  # type: ignore[assignment, method-assign]
-    stream_commands.told_to_stop = import_commands.told_to_stop = never_told
+    stream_commands.told_to_stop = import_commands.told_to_stop = never_told  # type: ignore[attr-defined]
 
     def told(number: int, command: list[str]) -> None:
         print(f"command {number} {ENDED} {run(command)}", file=sys.stderr, flush=True)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.main import cli
+import pipeline.main  # noqa: F401 (it brings all commands)
+from pipeline.commands.cli import cli
 from tests.truth.places import PROJECT
 
 # docs/commands.md is made of --help, whose examples are among the commands' own

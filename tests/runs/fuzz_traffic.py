@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,7 @@ def _row_schema() -> pa.Schema:
     return arrow_of(_schema())
 
 
-def _rows(packets: Iterable[Packet | Bad]) -> Iterable[dict[str, object]]:
+def _rows(packets: Iterable[Packet | Bad]) -> Iterator[Mapping[str, object]]:
     packed = sorted(
         (one for one in pack_segments(packets) if isinstance(one, PackedSegments)), key=lambda one: (one.connection, one.number)
     )
@@ -185,7 +185,8 @@ def parquet_seeds() -> list[bytes]:
 def _parquet(table: pa.Table, way: dict[str, Any]) -> bytes:
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer, **way)
-    return buffer.getvalue().to_pybytes()
+    raw: bytes = buffer.getvalue().to_pybytes()
+    return raw
 
 
 @cache

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def imported(
-    spark: SparkSession,
+    spark: SparkSession | None,
     folder: Path,
     store: Path,
     *,

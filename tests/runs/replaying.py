@@ -28,7 +28,7 @@ NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
 
 
 def import_into(
-    spark: SparkSession,
+    spark: SparkSession | None,
     folder: Path,
     store: Path,
     *,

@@ -94,7 +94,7 @@ def s3_server(folder: Path, *, build: bool = True) -> Iterator[S3Server]:
         port = free.getsockname()[1]
     server = S3Server(f"http://127.0.0.1:{port}", f"KEY{secrets.token_hex(8)}", secrets.token_hex(20), objects)
     credentials = {"ROOT_ACCESS_KEY": server.key, "ROOT_SECRET_KEY": server.secret}
-    command = [binary, "--port", f"127.0.0.1:{port}", "--quiet", "posix", objects]
+    command: list[str | Path] = [binary, "--port", f"127.0.0.1:{port}", "--quiet", "posix", objects]
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, env=os.environ | credentials, stdout=log, stderr=log)
     try:

@@ -22,7 +22,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from pipeline.lake.session import INTERPRETED_PLANS, SHORT_JOBS
-from tests.runs.packaged import PROJECT, build_wheel, dependencies
+from tests.runs.packaged import build_wheel, dependencies
+from tests.truth.places import PROJECT
 
 # the packages of docs/cluster.md; delta-spark alone would bring pyspark, which executors have from Spark
 ON_EXECUTORS = ("numpy", "numba", "pyarrow", "pandas", "lark", "cachetools", "deltalake", "dpkt", "protobuf", "pydantic")
@@ -66,7 +67,7 @@ def environments(folder: Path) -> Environments:
 
 
 def _install(home: Path, *packages: str) -> None:
-    call = [home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
+    call: list[str | Path] = [home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
     subprocess.run(call, check=True, env=bare_environment())
 
 
@@ -219,7 +220,7 @@ def _spark_process(folder: Path, name: str, kind: str, *arguments: str, disk: Pa
     empty.mkdir()
     environment = _environment() | {"SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_DIRS": str(empty)}
     with (folder / f"{name}.log").open("wb") as log:
-        call = [_SPARK / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", *arguments]
+        call: list[str | Path] = [_SPARK / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", *arguments]
         return subprocess.Popen(call, cwd=empty, env=environment, stdout=log, stderr=log)
 
 

@@ -37,7 +37,7 @@ def on_duckdb(folder: Path, tables: Tables, shown: str) -> list[dict[str, Any]]:
     """The rows of a view, or of a call of a function, over tables of a lake that is made in `folder`."""
     named = {table.name: [dict(zip(table.names, row, strict=True)) for row in rows] for table, rows in tables.items()}
     [rows] = EmbeddedLake(str(plain_lake(folder, named))).asked([f"SELECT * FROM {shown}"])  # noqa: S608
-    return list(rows)
+    return list(map(dict, rows))
 
 
 def in_spark(spark: SparkSession, tables: Tables, *views: str) -> list[dict[str, Any]]:

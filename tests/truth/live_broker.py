@@ -29,7 +29,8 @@ class LiveBroker:
 
     @contextmanager
     def broker(self, *, ends_by: signal.Signals = signal.SIGTERM) -> Iterator[None]:
-        command = [harness(), "serve", "--store", self.store, "--in-place", "--port", str(PORT), "--properties", self.properties]
+        command: list[str | Path] = [harness(), "serve", "--store", self.store, "--in-place", "--port", str(PORT)]
+        command += ["--properties", self.properties]
         running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
         try:
             assert running.stdout is not None
@@ -49,5 +50,5 @@ class LiveBroker:
 
     @staticmethod
     def _client(what: str, *arguments: str) -> None:
-        command = [harness(), what, "--port", str(PORT), "--topic", TOPIC, *arguments]
+        command: list[str | Path] = [harness(), what, "--port", str(PORT), "--topic", TOPIC, *arguments]
         subprocess.run(command, check=True, capture_output=True, timeout=200)

@@ -78,7 +78,7 @@ def oracle(*arguments: str | Path, version: str = "4.9.3") -> None:
 def load(store: Path, config: Mapping[str, Any], out: Path, *, version: str = "4.9.3") -> dict[str, Any]:
     """The result of the load, start and shutdown of a store that other software made, by a version of the broker."""
     given = ",".join(f"{name}={_text(value)}" for name, value in config.items())
-    command = [harness(), "load", "--store", store, "--out", out, "--config", given]
+    command: list[str | Path] = [harness(), "load", "--store", store, "--out", out, "--config", given]
     subprocess.run(command, check=True, capture_output=True, timeout=240, env=os.environ | {"ORACLE_VERSION": version})
     told: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return told

@@ -30,6 +30,7 @@ MAIN_CAPS = "262144, 32, 65536, 8"
 def sql(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """A session that has the functions; one made without ANSI must give the same answers."""
     before = spark.conf.get("spark.sql.ansi.enabled")
+    assert before is not None
     spark.conf.set("spark.sql.ansi.enabled", request.param)
     sql_functions.register(spark)
     yield spark

@@ -84,13 +84,16 @@ class Answered:
         return SlowBroker(store, DEFAULTS | given, end)
 
 
-@pytest.fixture(scope="module", params=sampled(CAPTURES, 1) or [pytest.param("none", marks=needs_golden)])
+GIVEN: list[Any] = sampled(CAPTURES, 1) or [pytest.param("none", marks=needs_golden)]
+
+
+@pytest.fixture(scope="module", params=GIVEN)
 def answered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answered:
     return Answered(unpack(request.param, tmp_path_factory.mktemp("capture"), store=True))
 
 
 def test_every_pull_that_the_broker_refused_is_refused_with_its_code_and_no_other(answered: Answered) -> None:
-    wrong = Counter()
+    wrong: Counter[tuple[int | None, int | None]] = Counter()
     for pull, found in answered.pulls:
         recorded = pull["recordedCode"] if pull["recordedCode"] in NO_OFFSETS else None
         wrong[recorded, found.get("refusedCode")] += recorded != found.get("refusedCode")
@@ -128,7 +131,7 @@ def is_gone(broker: SlowBroker, pull: Row) -> bool:
 def test_every_answer_follows_from_the_recorded_maximum_but_for_the_races_of_the_broker(answered: Answered) -> None:
     analysis = json.loads((answered.folder / "analysis.json").read_text("utf-8"))
     broker, store = answered.broker(), answered.folder / "store"
-    counts, by_tag = Counter(), 0
+    counts, by_tag = Counter[str](), 0
     for pull, found in answered.pulls:
         if found.get("refusedCode"):
             continue

@@ -46,7 +46,10 @@ class Captured:
         return [row for one, row in self.rows if one == kind]
 
 
-@pytest.fixture(scope="module", params=CAPTURES or [pytest.param("none", marks=needs_golden)])
+GIVEN: list[Any] = CAPTURES or [pytest.param("none", marks=needs_golden)]
+
+
+@pytest.fixture(scope="module", params=GIVEN)
 def captured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Captured:
     return Captured(unpack(request.param, tmp_path_factory.mktemp("capture")))
 
@@ -104,7 +107,7 @@ def test_every_query_of_an_offset_has_its_answer(captured: Captured) -> None:
     known = logged(captured, 14)
     asked = [row for row in captured.of(OFFSET) if row["origin"] == "QUERY_CONSUMER_OFFSET"]
     ours = Counter((row["client"], row["code"], row["consumerOffset"]) for row in asked)
-    theirs = Counter()
+    theirs: Counter[tuple[Any, ...]] = Counter()
     for (peer, _), one in known.items():
         offset = one["response"]["ext"].get("offset")
         theirs[peer, one["response"]["code"], None if offset is None else int(offset)] += 1

@@ -7,6 +7,7 @@ import struct
 import tracemalloc
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from pipeline.schema.arrow_types import arrow_of
 from store_format.remoting import frame_columns
 from store_format.remoting.command import RemotingCommand, SerializeType
 from store_format.remoting.errors import FrameError
-from store_format.remoting.frame import encode_frame
+from store_format.remoting.frame import decode_header, encode_frame
 from store_format.remoting.frame_search import find_frame
 from tests.makers.captured_connections import answer, pull
 from tests.makers.captures import ACK, CLIENT, FIN, SERVER, START, SYN, Sent
@@ -171,7 +172,9 @@ def test_a_hole_costs_the_frames_that_it_touches_and_no_other(frames: list[bytes
     pieces += [StreamPiece(start, b"", end - start, CapturedPacket(1, 1, START))]
     pieces += [StreamPiece(end, raw[end:], 0, CapturedPacket(1, 1, START))] if end < len(raw) else []
     stream = FrameStream()
-    found, damaged, bad = [], {}, []
+    found: list[tuple[int, int]] = []
+    damaged: dict[int, bool] = {}
+    bad: list[BadStretch] = []
     for piece in pieces:
         for one in stream.feed([piece]):
             if isinstance(one, BadStretch):
@@ -212,11 +215,11 @@ def test_a_stream_of_something_else_is_one_bad_stretch(junk: bytes) -> None:
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_what_is_no_frame_is_not_read_as_frames(monkeypatch: pytest.MonkeyPatch, is_lost: bool) -> None:
     """Four zeros look like an empty frame, which takes longer to refuse than a pull takes to read."""
-    read, decode = [0], frame_columns.decode_header
+    read = [0]
 
     def counted(content: memoryview) -> tuple[RemotingCommand, int]:
         read[0] += 1
-        return decode(content)
+        return decode_header(content)
 
     monkeypatch.setattr(frame_columns, "decode_header", counted)
     before, after = pull(0), pull(1)
@@ -280,7 +283,7 @@ def test_answers_find_their_requests_by_opaque_and_not_by_order() -> None:
 
 
 def test_a_lite_pull_of_a_client_of_5_x_is_a_pull_unless_its_broker_does_not_know_the_code() -> None:
-    lite = {"sysFlag": "19", "commitOffset": "7", "maxMsgBytes": "262144", "bname": "b"}
+    lite: dict[str, Any] = {"sysFlag": "19", "commitOffset": "7", "maxMsgBytes": "262144", "bname": "b"}
     asked = b"".join(pull(opaque, code=361, **lite) for opaque in (1, 2, 3))
     told = answer(1, b"one") + answer(3, code=3)  # 3: REQUEST_CODE_NOT_SUPPORTED
     rows = connected([Sent(True, 1, asked), Sent(False, 1, told)])

@@ -60,7 +60,8 @@ ROWS = st.lists(
 
 
 def batches(rows: list[dict[str, Any]], size: int) -> list[pa.RecordBatch]:
-    return pa.Table.from_pylist(rows, SCHEMA).to_batches(max_chunksize=size)
+    found: list[pa.RecordBatch] = pa.Table.from_pylist(rows, SCHEMA).to_batches(max_chunksize=size)
+    return found
 
 
 def written(folder: Path, rows: list[dict[str, Any]], size: int = 7, group: int = 1 << 20) -> list[dict[str, Any]]:
@@ -231,7 +232,7 @@ def test_a_file_that_cannot_be_written_leaves_no_part(
     def fail(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(table_files.pq.ParquetWriter, failing, fail)
+    monkeypatch.setattr(pq.ParquetWriter, failing, fail)
     with pytest.raises(raised, match=text) as error:
         written(tmp_path / "made", [{"number": 1}])
     assert type(error.value) is raised

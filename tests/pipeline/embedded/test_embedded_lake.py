@@ -122,7 +122,7 @@ def test_a_lake_is_read_at_a_version_that_is_known(tmp_path: Path) -> None:
     lake = plain_lake(tmp_path / "lake", {"consumer_offset": [row]})
     add_rows(lake, CONSUMER_OFFSET, [row | {"queueId": 1}])
     newest = EmbeddedLake(str(lake)).at
-    known = EmbeddedLake(str(lake), LakeVersion(newest.version, newest.tables | {"consumer_offset": 1}))
+    known = EmbeddedLake(str(lake), LakeVersion(newest.version, {**newest.tables, "consumer_offset": 1}))
     assert known.table(parsed("SELECT queueId FROM consumer_offset ORDER BY queueId")).to_pylist() == [{"queueId": 0}, {"queueId": 1}]
 
 

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -122,13 +123,13 @@ def test_a_run_that_stands_still_takes_nothing_back(tmp_path: Path, stops: int) 
     for opens in range(1, 30, 2):
         folder = StoreFolder(str(tmp_path / str(opens)))
         Path(folder.root).mkdir()
-        first = Stopped(stops, lambda folder=folder: folder.create(path, LENGTH, USED))
+        first = Stopped(stops, partial(folder.create, path, LENGTH, USED))
         created_beside(first, folder)
         with OpenFiles(folder) as files:
             mapped = files.log_file(NAMES[0], LENGTH)
             first.go_on()
             with OpenFiles(folder) as others:
-                other = Stopped(opens, lambda others=others: others.log_file(NAMES[0], LENGTH))
+                other = Stopped(opens, partial(others.log_file, NAMES[0], LENGTH))
                 mapped[100:USED] = 7
                 other.go_on()
         written = Path(folder.path_of(path)).read_bytes()

@@ -13,8 +13,8 @@ from pipeline.commands.engine import given_uris
 from pipeline.files import given_files
 from pipeline.files.given_files import GivenFileError, require_input, require_output, require_scheme
 from pipeline.lake import driver_start, session
-from pipeline.lake.lake import LAKE_VERSION
 from pipeline.main import run
+from pipeline.schema.tables import LAKE_VERSION
 
 
 @pytest.fixture

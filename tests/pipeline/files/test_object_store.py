@@ -123,8 +123,8 @@ def test_a_python_session_for_a_lake_on_s3_opens_s3(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("pipeline.files.object_store.require_bucket", lambda path: None)
     monkeypatch.setattr("pipeline.lake.committed.require_there", lambda path: None)
     monkeypatch.setattr("pullsim.session.session", lambda *, s3: s3)
-    assert pullsim.open("s3a://b/lake").spark is True
-    assert pullsim.open("lake").spark is False
+    sessions: list[Any] = [pullsim.open(place).spark for place in ("s3a://b/lake", "lake")]
+    assert sessions == [True, False]
 
 
 def test_all_libraries_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

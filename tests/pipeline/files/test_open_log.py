@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ def test_those_last_used_stay_open(tmp_path: Path, files: list[MappedFile], monk
 
 
 def test_of_files_that_were_changed_one_is_in_memory(tmp_path: Path, files: list[MappedFile]) -> None:
-    changes = {
+    changes: dict[tuple[str, ...], FileChange] = {
         (COMMIT_LOG, file.name): FileChange(length=LENGTH, is_new=False, ranges=[(0, np.frombuffer(b"x", np.uint8))]) for file in files[:2]
     }
     log = OpenLog(StoreFiles(str(tmp_path)).changed(changes, frozenset()))
@@ -62,7 +63,7 @@ def test_without_a_temporary_folder_a_remote_file_is_held_in_memory(files: list[
         def content(self, *parts: str) -> Bytes:
             return np.full(LENGTH, int(parts[-1]) // LENGTH, np.uint8)
 
-    monkeypatch.setattr(open_log.tempfile, "gettempdir", none)
+    monkeypatch.setattr(tempfile, "gettempdir", none)
     log = OpenLog(Remote("s3://bucket/store"))
     assert [log.content(file)[0] for file in files] == [0, 1, 2, 3, 4]
     assert log.content(files[4]) is log.content(files[4])

@@ -47,7 +47,8 @@ class Live(LiveBroker):
 
     @contextmanager
     def followed(self, *, ends_by: signal.Signals = signal.SIGTERM) -> Iterator[None]:
-        command = [sys.executable, "-m", "pipeline.main", "import", self.store, "--lake", self.lake, "--broker-name", BROKER]
+        command: list[str | Path] = [sys.executable, "-m", "pipeline.main", "import", self.store]
+        command += ["--lake", self.lake, "--broker-name", BROKER]
         settings = [part for line in self.options for part in ("--set", line)]
         with self.log.open("a", encoding="utf-8") as log:
             running = subprocess.Popen([*command, "--follow", *settings], stdout=log, stderr=log, cwd=PROJECT)

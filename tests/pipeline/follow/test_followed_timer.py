@@ -51,7 +51,8 @@ def test_files_are_read_again_where_they_changed_and_time_has_passed(tmp_path: P
     monkeypatch.setattr(followed_timer, "timer_rows", lambda *_: ())
     (tmp_path / "timerwheel").write_bytes(bytes(32))
     clock = Clock()
-    timer, writer = timer_of(tmp_path, clock), SlowWriter(clock)
+    timer = timer_of(tmp_path, clock)
+    writer: Any = SlowWriter(clock)
     assert timer.are_due()
     timer.replace_rows(writer)
     assert writer.tables == ["timer_checkpoint"]
@@ -78,6 +79,6 @@ class Rows:
 def test_the_clock_is_read_before_the_wheel_and_the_wheel_before_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed_timer, "timer_rows", lambda *_: (Rows(),))
     clock = Clock()
-    writer = SlowWriter(clock)
+    writer: Any = SlowWriter(clock)
     timer_of(tmp_path, clock).replace_rows(writer)
     assert writer.tables == ["timer_checkpoint", "timer_slot", "timer_log"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from pipeline.follow import queue_growth as qg
 from pipeline.rows import queue_batches as qb
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import CONSUME_QUEUE_SEGMENT
 from tests.runs.sampling import examples
 
 A_FILE = 25
@@ -34,7 +37,7 @@ def entries(count: int) -> list[dict[str, Any]]:
 
 
 def unit(row: dict[str, Any]) -> bytes:
-    return row["physicOffset"].to_bytes(8, "big") + row["size"].to_bytes(4, "big") + row["tagsCode"].to_bytes(8, "big", signed=True)
+    return struct.pack(">qiq", row["physicOffset"], row["size"], row["tagsCode"])
 
 
 def expected_segments(rows: list[dict[str, Any]], segment_entries: int, scan: int) -> list[dict[str, Any]]:
@@ -86,7 +89,7 @@ def test_batches_of_entries_pack_to_what_all_of_them_give(counts: list[int], seg
                 for row in known.values()
                 if row["fileFirstOffset"] == last_file and row["firstQueueOffset"] + row["entryCount"] + scan - 1 > at
             ]
-            schema = qg.arrow_schema(qg.CONSUME_QUEUE_SEGMENT)
+            schema = arrow_schema(CONSUME_QUEUE_SEGMENT)
             grown = qg.grown_segments("b", A_FILE, ("T", 3), shuffled, pa.Table.from_pylist(open_ones, schema=schema))
             known |= {row["segment"]: row for row in grown.to_pylist()}
             for part in qg.grown_properties("b", A_FILE, ("T", 3), shuffled).to_pylist():

@@ -42,15 +42,15 @@ def store(tmp_path: Path) -> Path:
     return tiny_store(tmp_path / "store", [("T", 0), ("T", 1)])
 
 
-def log_file(name: str, length: int = LOG_FILE) -> Callable[[Path], None]:
-    return lambda store: (store / "commitlog" / name).write_bytes(bytes(length)) and None
+def log_file(name: str, length: int = LOG_FILE) -> Callable[[Path], object]:
+    return lambda store: (store / "commitlog" / name).write_bytes(bytes(length))
 
 
-def queue_file(name: str, length: int = 200) -> Callable[[Path], None]:
-    return lambda store: (store / "consumequeue" / "T" / "0" / name).write_bytes(bytes(length)) and None
+def queue_file(name: str, length: int = 200) -> Callable[[Path], object]:
+    return lambda store: (store / "consumequeue" / "T" / "0" / name).write_bytes(bytes(length))
 
 
-def link(name: str, target: str) -> Callable[[Path], None]:
+def link(name: str, target: str) -> Callable[[Path], object]:
     return lambda store: (store / name).symlink_to(target)
 
 
@@ -67,7 +67,7 @@ def a_folder_in_the_log(store: Path) -> None:
     (store / "commitlog" / NEXT).mkdir()
 
 
-def queue_number(name: str) -> Callable[[Path], None]:
+def queue_number(name: str) -> Callable[[Path], object]:
     return lambda store: (store / "consumequeue" / "T" / name).mkdir()
 
 
@@ -75,7 +75,7 @@ def a_name_that_is_no_text(store: Path) -> None:
     os.mkdir(os.fsencode(store / "consumequeue") + b"/caf\xe9")
 
 
-def broken_config(name: str, text: str) -> Callable[[Path], None]:
+def broken_config(name: str, text: str) -> Callable[[Path], object]:
     def write(store: Path) -> None:
         (store / "config").mkdir()
         (store / "config" / name).write_text(text, encoding="utf-8")
@@ -84,7 +84,7 @@ def broken_config(name: str, text: str) -> Callable[[Path], None]:
 
 
 NAMED = "expected a file named by the 20 digits of its first offset, found"
-BROKEN: dict[str, tuple[Callable[[Path], None], str, str]] = {
+BROKEN: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "only an empty log file": (only_an_empty_log_file, f"commitlog/{LOG}", "expected a mapped file of 1073741824 bytes, found 0 bytes"),
     "the log is a file": (the_log_is_a_file, "store", "expected a store with files under commitlog, found none"),
     "a folder in the log": (a_folder_in_the_log, f"commitlog/{NEXT}", f"expected a mapped file of {LOG_FILE} bytes, found"),
@@ -253,13 +253,13 @@ def test_a_damaged_store_is_imported_as_its_trace_saw_it(
 ) -> None:
     code, out, err = pullsim("import", stores / name, "--lake", tmp_path / "lake", *settings_of(name))
     assert code == 0, err
-    header, *answers = golden_lines("store", "traces", f"{name}.jsonl") if name in names("traces", "torn-*.jsonl") else [None]
+    header, *answers = golden_lines("store", "traces", f"{name}.jsonl") if name in names("traces", "torn-*.jsonl") else [{}]
     (broker,) = rows(spark, tmp_path / "lake", t.BROKER)
     after = recovery(name)["afterStart"]
     assert (broker["minPhyOffset"], broker["maxPhyOffset"]) == (after["minPhyOffset"], after["maxPhyOffset"])
     bounds = {(row["topic"], row["queueId"]): (row["minOffset"], row["maxOffset"]) for row in rows(spark, tmp_path / "lake", t.QUEUE)}
     assert bounds.items() >= {queue: found[:2] for queue, found in recorded_queues(name).items()}.items()
-    if header is not None:
+    if header:
         assert (broker["minPhyOffset"], broker["maxPhyOffset"]) == (header["minPhyOffset"], header["maxPhyOffset"])
     for answer in answers:
         request, response = answer["request"], answer["response"]

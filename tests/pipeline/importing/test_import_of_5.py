@@ -14,6 +14,7 @@ from pipeline.importing.load_store import load_store, with_extension
 from pipeline.importing.start_store import bounds, start_store
 from pipeline.lake.lake import Lake
 from pipeline.schema import tables as t
+from pipeline.schema.timer_tables import TIMER_LOG
 from pipeline.settings.settings import BrokerSettings
 from pipeline.tasks.work import SparkTasks
 from tests.makers.lakes import import_as, rows
@@ -123,7 +124,7 @@ def test_a_follow_brings_what_an_import_brings(spark: SparkSession, lake: Path, 
         (living.path / "config" / name).unlink()
     follow = ("import", living.path, "--lake", found, "--broker-name", BROKER, "--rules", "5.5.0", "--follow", "--once")
     assert pullsim(*follow)[0] == 0
-    assert not rows(spark, found, t.TIMER_LOG)
+    assert not rows(spark, found, TIMER_LOG)
     living.cut_at(offsets[-1])
     shutil.copytree(store_of("live") / "timerlog", living.path / "timerlog", dirs_exist_ok=True)
     shutil.copy2(store_of("live") / "timerwheel", living.path)

@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 from pipeline.importing import import_store as whole_module
 from pipeline.importing.import_store import Imported, import_store
 from pipeline.importing.small_store import import_small_store
+from pipeline.importing.store_source import read_stretch
 from pipeline.lake import lake_writer
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.main import run
@@ -198,11 +199,11 @@ def test_ctrl_c_ends_an_import_at_the_next_batch_of_rows(
     words = ["import", str(store), "--lake", str(lake), "--broker-name", "b"]
     assert run(words) == 0
     before = {name: table_rows(lake, name) for name in ("commit_log", "consume_queue", "queue")}
-    read, after, most = whole_module.read_stretch, 0, 600
+    after, most = 0, 600
 
     def slow(*given: Any) -> Iterator[Any]:
         nonlocal after
-        for name, batch in read(*given):
+        for name, batch in read_stretch(*given):
             yield name, batch
             if not after:
                 os.kill(os.getpid(), signal.SIGINT)

@@ -88,7 +88,7 @@ def asked(lake: Path, query: str) -> list[dict[str, Any]]:
 def by_key(rows: list[dict[str, Any]]) -> Rows:
     found = {tuple(row[name] for name in KEY): {name: value for name, value in row.items() if name not in KEY} for row in rows}
     assert len(found) == len(rows), "a queue has one row"
-    return found  # type: ignore[return-value]
+    return found
 
 
 @pytest.fixture(scope="module")

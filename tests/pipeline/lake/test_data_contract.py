@@ -24,9 +24,10 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import SHORT_JOBS
 from pipeline.schema import tables as t
 from tests.makers.lakes import contents, file_rows, import_as, live_files, metadata, tiny_store
-from tests.runs.packaged import PROJECT, dependencies
+from tests.runs.packaged import dependencies
 from tests.runs.replaying import NOON
 from tests.runs.sampling import slow_proof
+from tests.truth.places import PROJECT
 from udfs.sql_functions import PANDAS_UDFS
 
 if TYPE_CHECKING:

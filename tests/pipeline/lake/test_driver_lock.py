@@ -151,7 +151,7 @@ def test_a_bucket_that_ignores_a_condition_is_refused(
     def ignoring(store: MemoryStore, key: str, content: bytes, *, mode: Any) -> Any:
         return put(store, key, content, mode="overwrite" if ignored in mode else mode)
 
-    monkeypatch.setattr(driver_lock.obstore, "put", ignoring)
+    monkeypatch.setattr(obstore, "put", ignoring)
     with pytest.raises(LakeError, match=f"expected a bucket that refuses a PUT {told}"):
         write_alone(LAKE, "one", "import")
     assert is_free(bucket)
@@ -159,7 +159,7 @@ def test_a_bucket_that_ignores_a_condition_is_refused(
 
 def test_a_bucket_without_etags_is_refused(bucket: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     put = obstore.put
-    monkeypatch.setattr(driver_lock.obstore, "put", lambda *given, mode: {**put(*given, mode=mode), "e_tag": None})
+    monkeypatch.setattr(obstore, "put", lambda *given, mode: {**put(*given, mode=mode), "e_tag": None})
     with pytest.raises(LakeError, match="expected a bucket that gives the ETag of a PUT"):
         write_alone(LAKE, "one", "import")
 
@@ -184,7 +184,7 @@ def test_a_renewal_whose_answer_was_lost_counts(error: Exception, bucket: Memory
             raise error
         return found
 
-    monkeypatch.setattr(driver_lock.obstore, "put", losing)
+    monkeypatch.setattr(obstore, "put", losing)
     assert lost.wait(5)
     alone.require()
     alone.release()
@@ -201,7 +201,7 @@ def test_a_lake_whose_object_was_created_without_an_answer_is_taken(bucket: Memo
             raise AlreadyExistsError("tried again by obstore")
         return found
 
-    monkeypatch.setattr(driver_lock.obstore, "put", losing)
+    monkeypatch.setattr(obstore, "put", losing)
     begun = time.monotonic()
     write_alone(LAKE, "one", "import").release()
     assert time.monotonic() - begun < 0.4  # it waits for no dead process
@@ -216,9 +216,9 @@ def test_an_object_that_changes_hands_at_the_release_stays(bucket: MemoryStore, 
         obstore.put(store, key, b'{"runId": "other"}')
         return SimpleNamespace(meta=found.meta, bytes=lambda: content)
 
-    monkeypatch.setattr(driver_lock.obstore, "get", taken_after)
+    monkeypatch.setattr(obstore, "get", taken_after)
     alone.release()
-    monkeypatch.setattr(driver_lock.obstore, "get", get)
+    monkeypatch.setattr(obstore, "get", get)
     assert named(bucket) == {"runId": "other"}
 
 
@@ -227,10 +227,10 @@ def test_ctrl_c_while_a_lake_is_taken_leaves_it_free(bucket: MemoryStore, monkey
 
     def interrupted(store: MemoryStore, key: str, content: bytes, *, mode: Any) -> Any:
         put(store, key, content, mode=mode)
-        monkeypatch.setattr(driver_lock.obstore, "put", put)
+        monkeypatch.setattr(obstore, "put", put)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(driver_lock.obstore, "put", interrupted)
+    monkeypatch.setattr(obstore, "put", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_alone(LAKE, "one", "import")
     assert is_free(bucket)
@@ -243,7 +243,7 @@ def test_an_object_that_cannot_be_read_is_told(bucket: MemoryStore, monkeypatch:
     def refused(*_: Any) -> Any:
         raise PermissionDeniedError("403")
 
-    monkeypatch.setattr(driver_lock.obstore, "get", refused)
+    monkeypatch.setattr(obstore, "get", refused)
     obstore.put(bucket, KEY, b"left by nobody")
     with pytest.raises(LakeError, match=f"expected a bucket that lets this process read {NAME}, found 403"):
         write_alone(LAKE, "one", "import")
@@ -280,12 +280,12 @@ def test_a_lake_that_gets_free_at_the_end_of_the_wait_is_taken(bucket: MemorySto
     get = obstore.get
 
     def late(*given: Any) -> Any:
-        monkeypatch.setattr(driver_lock.obstore, "get", get)
+        monkeypatch.setattr(obstore, "get", get)
         time.sleep(1)
         obstore.delete(bucket, KEY)
         raise FileNotFoundError
 
-    monkeypatch.setattr(driver_lock.obstore, "get", late)
+    monkeypatch.setattr(obstore, "get", late)
     write_alone(LAKE, "one", "import").release()
 
 

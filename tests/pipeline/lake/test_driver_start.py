@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -158,7 +159,8 @@ def test_a_damaged_archive_is_gone_at_the_second_try(java: Path) -> None:
     archive.write_bytes((0xF00BABA8).to_bytes(4, "little"))
     option = archive_option(leave=False)
     builder = Builder()
-    assert _started(builder, {"spark.driver.extraJavaOptions": f"{option} -Xss2m"}, without=option) == "a session"
+    started: Any = _started(builder, {"spark.driver.extraJavaOptions": f"{option} -Xss2m"}, without=option)
+    assert started == "a session"
     assert [told.strip() for told in builder.told] == [f"{option} -Xss2m", "-Xss2m"]
     assert not archive.exists()
 
@@ -168,7 +170,7 @@ def test_an_archive_stays_where_nothing_starts(java: Path) -> None:
     archive.write_bytes((0xF00BABA8).to_bytes(4, "little"))
     option = archive_option(leave=False)
     with pytest.raises(RuntimeError):
-        _started(Builder(fails=True), {"spark.driver.extraJavaOptions": option}, without=option)  # type: ignore[arg-type]
+        _started(Builder(fails=True), {"spark.driver.extraJavaOptions": option}, without=option)
     assert archive.exists()
 
 

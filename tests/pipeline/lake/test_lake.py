@@ -57,7 +57,7 @@ def layout_of(lake: Path, version: LakeVersion, table: t.Table) -> tuple[list[st
 
 @slow_proof
 def test_importing_again_takes_the_layout_that_is_asked_for(spark: SparkSession, one: Path, tmp_path: Path) -> None:
-    seen = {}
+    seen: dict[str, list[str]] = {}
     for layout in LAYOUTS:
         import_as(spark, tmp_path, one, layout=layout)
         version = Lake(spark, str(tmp_path)).at

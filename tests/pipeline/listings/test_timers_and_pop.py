@@ -59,7 +59,7 @@ def units() -> list[Row]:
 
 
 def slots() -> list[Row]:
-    rows = {}
+    rows: dict[int, Row] = {}
     for unit in units():
         slot = rows.setdefault(
             unit["slotTimeMs"], {"brokerName": "b", "timeMs": unit["slotTimeMs"], "firstPos": unit["position"], "num": 0}
@@ -380,7 +380,7 @@ def test_the_broker_s_lag_takes_the_committed_offset_for_the_pull_offset_and_non
 
 
 def test_the_pulled_offset_decides_on_what_is_available(tmp_path: Path) -> None:
-    queue = {"brokerName": "b", "topic": "t", "queueId": 0}
+    queue: Row = {"brokerName": "b", "topic": "t", "queueId": 0}
     found = {
         "broker": [{"brokerName": "b"}],
         "queue": [queue | {"minOffset": 0, "maxOffset": 1000}],

@@ -182,7 +182,12 @@ def test_files_come_when_they_are_due(tmp_path: Path, monkeypatch: pytest.Monkey
     feed, count = feed_of(str(write_lines(tmp_path / "in.jsonl", RECORDED)), pace=Pace(speed=2.0), faults=Faults(), seed=0, loop=1)
     clock, moments = VirtualClock(), []
     content = type(feed).content
-    monkeypatch.setattr(type(feed), "content", lambda self, file: (moments.append(clock.now), content(self, file))[1])
+
+    def timed(self: Any, file: Any) -> Any:
+        moments.append(clock.now)
+        return content(self, file)
+
+    monkeypatch.setattr(type(feed), "content", timed)
     done = feed_folder(feed, str(tmp_path / "incoming"), clock=clock, wait=clock.wait)
     assert (count, done.files, done.requests, done.late_seconds) == (10, 5, 10, 0)
     assert moments == [101, 102, 103, 104, 105]

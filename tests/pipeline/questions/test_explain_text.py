@@ -67,7 +67,8 @@ def test_a_pull_that_the_broker_held_says_so(
     assert as_json(explanation)["held"] == (told is not None)
 
 
-MEMORY, DISK = {}, {"totalPhysicalMemorySize": 0}
+MEMORY: dict[str, Any] = {}
+DISK: dict[str, Any] = {"totalPhysicalMemorySize": 0}
 
 
 @pytest.mark.parametrize(

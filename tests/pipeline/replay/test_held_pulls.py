@@ -130,10 +130,12 @@ def test_the_least_moment_of_all_runs_is_that_of_the_whole_queue(found: list[tup
 def moment_by_hand(line: dict[str, Any], messages: tuple[tuple[int, str], ...]) -> int:
     """The broker, one moment after the other: each message, then the sweep."""
     asked = line["request"]
-    held, tag = asked["timestamp"] - START, None if asked["filter"] is None else asked["filter"]["expression"]
+    tag = None if asked["filter"] is None else asked["filter"]["expression"]
+    held = asked["timestamp"] - START
     until = held + asked["suspendTimeoutMillis"]
     sweeps = range(-(-held // 5000) * 5000, until + 5001, 5000)
-    for now in sorted({*sweeps, *(time for time, _ in messages if time > held)}):
+    moments: set[int] = {*sweeps, *(time for time, _ in messages if time > held)}
+    for now in sorted(moments):
         come = [(number, one) for number, (time, one) in enumerate(messages) if held < time <= now]
         for number, one in come:
             if messages[number][0] == now and (now >= until or (number >= asked["offset"] and tag in (None, one))):

@@ -127,6 +127,7 @@ def test_of_a_large_store_only_what_is_asked_for_is_read(
     few_ranges: int, some_segments: int, least_part: float, lake: Lake, lines: list[Line], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipeline.replay import replay, segment_files, touched_segments
+    from pipeline.rows.queue_batches import SCAN_ENTRIES
 
     monkeypatch.setattr(replay, "_MANY_ENTRIES", 0)
     monkeypatch.setattr(replay, "_ENTRIES_A_REQUEST", 0)
@@ -134,9 +135,13 @@ def test_of_a_large_store_only_what_is_asked_for_is_read(
     monkeypatch.setattr(touched_segments, "SOME_SEGMENTS", some_segments)
     monkeypatch.setattr(segment_files, "_LEAST_PART", least_part)
     by_tasks = []
-    tasks = replay.segment_tasks
-    monkeypatch.setattr(replay, "segment_tasks", lambda *of: by_tasks.append(tasks(*of)) or by_tasks[-1])
-    near = [line for line in lines if line["request"]["maxMsgNums"] <= replay.SCAN_ENTRIES]  # others need all entries of a file
+
+    def noted(*of: Any) -> segment_files.SegmentTasks | None:
+        by_tasks.append(segment_files.segment_tasks(*of))
+        return by_tasks[-1]
+
+    monkeypatch.setattr(replay, "segment_tasks", noted)
+    near = [line for line in lines if line["request"]["maxMsgNums"] <= SCAN_ENTRIES]  # others need all entries of a file
     for some in (lines, near) if ALL else (near,):
         assert differences(some, answers_of(lake, some, tmp_path, by_spark=True)) == []
     assert len(near) < len(lines)
@@ -338,9 +343,9 @@ def test_a_bad_line_ends_the_replay_before_anything_is_written(kind: str, lake: 
     good = json.dumps(pull(lines[0]))
     requests.write_text("\n".join([good, good, BAD_LINES[kind], good]), encoding="utf-8")
     before = lake.newest().version
-    for options in ({"out": str(tmp_path / "out")}, {}):
+    for out in (str(tmp_path / "out"), None):
         with pytest.raises(Exception, match="expected") as error:
-            run(lake, requests, **options)
+            run(lake, requests, out=out)
         assert "RequestError" in repr(error.value)
         code, text = judged(error.value)
         assert code == 2
@@ -355,7 +360,8 @@ def test_a_pull_without_a_time_cannot_be_answered_as_of_it(lake: Lake, lines: li
 
     requests = write_lines(tmp_path / "requests.jsonl", [pull(lines[0], timestamp=5), pull(lines[0]), pull(lines[0])])
     expected = f'error: {requests}, line 2: expected a "timestamp" in ms in the request, for --at request-time, found none'
-    for more in ({}, {"filters": frozenset({"null", "TAG"})}):
+    both: tuple[dict[str, Any], ...] = ({}, {"filters": frozenset({"null", "TAG"})})
+    for more in both:
         with pytest.raises(Exception, match="in ms in the request") as error:
             run(lake, requests, out=str(tmp_path / "out"), at="request-time", **more)
         assert judged(error.value) == (2, expected)

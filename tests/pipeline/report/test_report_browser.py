@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipeline.lake.asking import Row
 from pipeline.report import forms
 from pipeline.report.answered import Fact, Report, Section
 from pipeline.report.build import QUESTIONS
 from pipeline.report.page import page
-from pipeline.report.question import Row
 from pipeline.report.scope import Scope
 from pipeline.report.window import Window
 from tests.makers.report_lakes import HOSTILE, START

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.requests import request_file as rf
+from pipeline.requests.request_lines import RequestError
 from pipeline.requests.request_source import read_chunk
 from pipeline.store.lookup_requests import open_requests
 
@@ -104,7 +105,7 @@ BAD = {
 @pytest.mark.parametrize("before", [0, 1, 3])
 @pytest.mark.parametrize(("line", "expected", "found"), BAD.values(), ids=BAD)
 def test_a_bad_line_is_named(line: bytes, expected: str, found: str, before: int, line_ends: bytes, tmp_path: Path) -> None:
-    with pytest.raises(rf.RequestError) as error:
+    with pytest.raises(RequestError) as error:
         read_bytes(tmp_path, line_ends.join([PLAIN] * before + [line, PLAIN, b"also bad"]))
     assert error.value.path == str(tmp_path / "requests.jsonl")
     assert error.value.line == before + 1
@@ -118,7 +119,7 @@ TWICE = PLAIN[:-1] + b', "note": ' + PLAIN + b"}"
 
 @pytest.mark.parametrize("name", [name for name in BAD if name.startswith("no ")])
 def test_a_line_that_lacks_a_field_is_named_beside_one_that_has_it_twice(name: str, tmp_path: Path) -> None:
-    with pytest.raises(rf.RequestError) as error:
+    with pytest.raises(RequestError) as error:
         read_bytes(tmp_path, TWICE + b"\n" + BAD[name][0])
     assert error.value.line == 2
 
@@ -127,7 +128,7 @@ def test_a_line_that_lacks_a_field_is_named_beside_one_that_has_it_twice(name: s
 def test_a_key_that_is_there_twice_is_named_beside_one_in_another_form(other: bytes, tmp_path: Path) -> None:
     key = b'"topic":'
     assert PLAIN.count(key) == 1
-    with pytest.raises(rf.RequestError) as error:
+    with pytest.raises(RequestError) as error:
         read_bytes(tmp_path, PLAIN.replace(key, other) + b"\n" + PLAIN.replace(key, b'"topic": "other", "topic":'))
     assert error.value.line == 2
     assert "'topic' is there twice" in str(error.value)
@@ -212,7 +213,7 @@ LONG_VALUES = {
 def test_a_refused_line_is_shown_short_and_printable(line: bytes, tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_bytes(line + b"\n" + PLAIN)
-    with pytest.raises(rf.RequestError) as refused:
+    with pytest.raises(RequestError) as refused:
         read_bytes(tmp_path, line)
     said = str(refused.value).removeprefix(f"{tmp_path}/")
     assert said.isprintable()
@@ -221,12 +222,12 @@ def test_a_refused_line_is_shown_short_and_printable(line: bytes, tmp_path: Path
 
 
 def test_a_header_is_the_first_line_or_none(tmp_path: Path) -> None:
-    with pytest.raises(rf.RequestError, match='line 2: expected a field "request" that is an object'):
+    with pytest.raises(RequestError, match='line 2: expected a field "request" that is an object'):
         read_bytes(tmp_path, PLAIN + b"\n" + HEADER)
 
 
 def test_two_objects_in_one_line_are_not_two_lines(tmp_path: Path) -> None:
-    with pytest.raises(rf.RequestError, match="line 1: expected a JSON object"):
+    with pytest.raises(RequestError, match="line 1: expected a JSON object"):
         read_bytes(tmp_path, PLAIN + PLAIN + b"\n\n")
 
 
@@ -260,7 +261,7 @@ def test_blank_lines_in_any_number_are_no_requests(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(rf, "CHUNK_BYTES", 7)
     path = tmp_path / "requests.jsonl"
     path.write_bytes(b" \n" * 40)
-    with pytest.raises(rf.RequestError, match="found only blank lines"):
+    with pytest.raises(RequestError, match="found only blank lines"):
         rf.scan_file(str(path))
     path.write_bytes(b" \n" * 40 + PLAIN)
     assert rf.scan_file(str(path)).lines == 41
@@ -269,9 +270,9 @@ def test_blank_lines_in_any_number_are_no_requests(tmp_path: Path, monkeypatch: 
 def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     pipe = tmp_path / "requests.jsonl"
     os.mkfifo(pipe)
-    with pytest.raises(rf.RequestError, match="a pipe or a device, whose bytes can be read only once; write them to a file first"):
+    with pytest.raises(RequestError, match="a pipe or a device, whose bytes can be read only once; write them to a file first"):
         rf.scan_file(str(pipe))
-    with pytest.raises(rf.RequestError, match="a pipe or a device"), open_requests(str(pipe)):
+    with pytest.raises(RequestError, match="a pipe or a device"), open_requests(str(pipe)):
         pass
 
 
@@ -282,7 +283,7 @@ def test_a_file_that_cannot_be_read_is_named(content: bytes | str | None, found:
         path.write_bytes(content)
     elif content is not None:
         path.mkdir()
-    with pytest.raises(rf.RequestError) as error:
+    with pytest.raises(RequestError) as error:
         rf.scan_file(str(path))
     assert (error.value.path, error.value.line) == (str(path), 1)
     assert found in error.value.found
@@ -293,7 +294,7 @@ def test_a_file_without_line_ends_is_not_read_whole(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(rf, "LINE_BYTES_MAX", 1 << 14)
     path = tmp_path / "requests.jsonl"
     path.write_bytes(PLAIN + b"\n" + b" " * (1 << 16))
-    with pytest.raises(rf.RequestError, match="line 2: expected a line of at most 16384 bytes"):
+    with pytest.raises(RequestError, match="line 2: expected a line of at most 16384 bytes"):
         rf.scan_file(str(path))
 
 

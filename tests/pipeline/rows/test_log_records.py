@@ -96,7 +96,7 @@ def test_parts_of_files_with_holes_and_changes_are_those_of_the_whole(tmp_path: 
         file.seek(3 << 20)
         file.write(b"data")
         file.truncate(8 << 20)
-    changes = {
+    changes: dict[tuple[str, ...], FileChange] = {
         ("sparse",): FileChange(length=9 << 20, is_new=False, ranges=[(1 << 20, np.frombuffer(b"changed", np.uint8))]),
         ("new",): FileChange(length=1 << 20, is_new=True, ranges=[(5, np.frombuffer(b"x", np.uint8))]),
     }

@@ -20,7 +20,8 @@ from tests.truth.places import DATA
 
 BESIDE = [json.loads(line) for line in (DATA / "scenarios" / "recorded.jsonl").read_text("utf-8").splitlines()]
 TOPIC = {"op": "topic", "topic": "T", "perm": 6, "readQueueNums": 4, "writeQueueNums": 4}
-PULL = {"op": "pull", "ext": {"consumerGroup": "G", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 4}}
+ASKED = {"consumerGroup": "G", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 4}
+PULL: dict[str, Any] = {"op": "pull", "ext": ASKED}
 
 
 def results(*steps: dict[str, Any]) -> list[Any]:
@@ -80,7 +81,7 @@ def test_broker_5_5_0_adds_properties_and_refuses_commits() -> None:
         ),
     ]
     scenario = scenario_of("scenarios", 1, json.dumps({"steps": steps}), BrokerVersion.V5_5_0)
-    told = [step.get("result") for _, step in take_steps(scenario, lambda *_: None)]
+    told: list[Any] = [step.get("result") for _, step in take_steps(scenario, lambda *_: None)]
     first, second, third = told[3]
     assert (first["storeSize"], second["storeSize"], third["storeSize"]) == (234, 181, 242)
     assert {name: value for name, value in second["properties"].items() if name != "TAGS"} == PROPERTIES | {"UNIQ_KEY": "abc"}
@@ -96,14 +97,14 @@ def test_a_version_that_is_not_known_is_refused() -> None:
 
 def test_a_pull_that_nobody_answers_says_so() -> None:
     # the second pass throws for maxMsgNums, and there nobody catches that
-    pull = PULL | {"id": "p", "ext": PULL["ext"] | {"sysFlag": 6, "suspendTimeoutMillis": 0, "maxMsgNums": -1}}
+    pull = PULL | {"id": "p", "ext": ASKED | {"sysFlag": 6, "suspendTimeoutMillis": 0, "maxMsgNums": -1}}
     send = {"op": "send", "topic": "T", "queueId": 0, "messages": [{"tags": "a"}]}
     *_, told = results(TOPIC, {"op": "syncHoldTick"}, pull, send, {"op": "await", "id": "p"})
     assert told == {"noResponse": True, "waitedMs": 20_000, "connectionClosed": False}
 
 
 def test_a_pull_without_its_commit_offset_is_held_and_answered_with_an_error_all_the_same() -> None:
-    pull = PULL | {"id": "p", "ext": PULL["ext"] | {"sysFlag": 7, "suspendTimeoutMillis": 15_000}}
+    pull = PULL | {"id": "p", "ext": ASKED | {"sysFlag": 7, "suspendTimeoutMillis": 15_000}}
     *_, told, held = results(TOPIC, pull, {"op": "await", "id": "p"}, {"op": "holdCount", "topic": "T", "queueId": 0})
     assert (told["code"], told["ext"], told["timing"], held) == (1, None, "immediate", {"held": 1})
 

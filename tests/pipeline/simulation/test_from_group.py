@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from pipeline.commands.cli import cli
 from pipeline.commands.engine import Engine
-from pipeline.main import cli, run
+from pipeline.main import run
 from pipeline.simulation.scenario import read_scenario
 from tests.makers.plain_lakes import plain_lake
 

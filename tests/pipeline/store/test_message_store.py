@@ -48,7 +48,7 @@ def put(store: MessageStore[Any], numbers: Iterable[int]) -> None:
 
 
 def contents(files: Files, folder: tuple[str, ...] = ()) -> dict[tuple[str, ...], bytes]:
-    found = {}
+    found: dict[tuple[str, ...], bytes] = {}
     for entry in files.entries(folder):
         path = (*folder, entry.name)
         found |= contents(files, path) if entry.is_folder else {path: files.content(path).tobytes()}

@@ -469,6 +469,6 @@ def test_the_pages_that_differ_are_found(former: bytes, writes: list[tuple[int, 
         now[at : at + len(data)] = data
     store = ChangedFiles(StoredBytes(lambda _: np.frombuffer(former, np.uint8)))
     store.set_length(("a",), len(now))
-    for at, data in changed_ranges(np.frombuffer(former, np.uint8), np.frombuffer(bytes(now), np.uint8)):
-        store.write(("a",), at, data)
+    for at, changed in changed_ranges(np.frombuffer(former, np.uint8), np.frombuffer(bytes(now), np.uint8)):
+        store.write(("a",), at, changed)
     assert store.content(("a",)).tobytes() == bytes(now)

@@ -43,7 +43,7 @@ def run_in(folder: Path) -> StreamRun:
     )
 
 
-def progress_of(number: int, rows: int, entry: int, durations: dict[str, int], query: uuid.UUID = QUERY) -> SimpleNamespace:
+def progress_of(number: int, rows: int, entry: int, durations: dict[str, int], query: uuid.UUID = QUERY) -> Any:
     told = {
         "id": str(QUERY),
         "runId": str(query),

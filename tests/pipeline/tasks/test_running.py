@@ -42,7 +42,7 @@ def test_work_of_the_driver_runs_part_by_part() -> None:
         seen.append((item, *counts()))
         return iter(())
 
-    assert of_items(DriverTasks(), ["x", "y"], rows_of, "a INT").rows() == []  # type: ignore[arg-type]
+    assert of_items(DriverTasks(), ["x", "y"], rows_of, "a INT").rows() == []
     assert seen == [("x", (0, 2)), ("y", (1, 2))]
 
 

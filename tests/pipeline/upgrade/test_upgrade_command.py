@@ -245,8 +245,8 @@ def test_spark_compares_captured_pulls_as_the_driver_does(
     for words in (("import", store, "--broker-name", "b"), ("capture", tmp_path / "traffic.pcap")):
         code, _, err = pullsim(*words, "--lake", tmp_path / "lake")
         assert code == 0, err
-    words = ("upgrade", "--lake", tmp_path / "lake", *BETWEEN, "--format", "json")
-    by_driver, by_spark = pullsim(*words), pullsim(*words, *SPARK)
+    upgrade = ("upgrade", "--lake", tmp_path / "lake", *BETWEEN, "--format", "json")
+    by_driver, by_spark = pullsim(*upgrade), pullsim(*upgrade, *SPARK)
     assert json.loads(by_driver[1])["pulls"]["source"] == "captured"
     assert by_spark == by_driver
 

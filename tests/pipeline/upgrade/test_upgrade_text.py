@@ -191,7 +191,12 @@ def test_report_adds_the_section_where_it_is_asked_for(
     monkeypatch.setattr("pipeline.lake.views.asking", lambda embedded: embedded.asked)
     monkeypatch.setattr("pipeline.lake.opened_broker.OpenedBroker.of", lambda *_: opened)
     asked: list[Any] = []
-    monkeypatch.setattr("pipeline.upgrade.upgrade_job.run_upgrade", lambda *_, **named: asked.append(named["versions"]) or FOUND)
+
+    def run_upgrade(*_: Any, versions: Any, **__: Any) -> Any:
+        asked.append(versions)
+        return FOUND
+
+    monkeypatch.setattr("pipeline.upgrade.upgrade_job.run_upgrade", run_upgrade)
     words = ["report", "--lake", str(lake), "--out", str(tmp_path / "r.html"), "--upgrade-to"]
     assert run([*words, "5.5.0"]) == 0
     assert asked == [(BrokerVersion.V4_9_8, BrokerVersion.V5_5_0)]

@@ -92,7 +92,7 @@ ALL_TABLES = (*t.TABLES.values(), t.LAKE_VERSION)
 
 def sound(table: t.Table) -> dict[str, Any]:
     """A row that breaks nothing; columns of arrays, maps and structs are empty or NULL where nothing is said of them."""
-    empty = {"ARRAY": [], "MAP": {}, "STRUCT": None}
+    empty: dict[str, Any] = {"ARRAY": [], "MAP": {}, "STRUCT": None}
     values = {one.name: ANY[one.type] if one.type in ANY else empty[one.type.partition("<")[0]] for one in table.columns}
     return values | SOUND.get(table.name, {})
 

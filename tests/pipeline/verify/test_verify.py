@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # stores whose files the broker wrote and nobody took away; the others lack commit log or queue files
 WHOLE = ("basic", "cleaned", "small", "window")
-Damage = Callable[[Path], None]
+Damage = Callable[[Path], object]
 
 
 @pytest.fixture

@@ -252,7 +252,8 @@ def test_a_row_goes_by_its_key_and_keeps_the_name_inside_it() -> None:
 def test_a_key_gives_a_topic_and_a_group_only_where_listing_and_lookup_agree(key: str, pair: tuple[str, str] | None) -> None:
     assert config_rows.split_topic_at_group(key) == pair
     table = ConsumerOffsets({key: {3: 7}})
-    assert table.rows() == [ConsumerOffset(key, *(pair or (None, None)), queueId=3, offset=7)]
+    topic, group = pair or (None, None)
+    assert table.rows() == [ConsumerOffset(key, topic, group, queueId=3, offset=7)]
     assert table.by_queue() == ({(pair[1], pair[0], 3): 7} if pair else {})
 
 

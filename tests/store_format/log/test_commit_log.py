@@ -76,7 +76,7 @@ def _check(reader: Reader, check_crc: bool) -> int | str:
 
 def read_through(raw: bytes, check_crc: bool) -> tuple[list[int], int, str]:
     """Positions of the good records from the front on, where they end, and on what."""
-    at, positions = 0, []
+    at, positions = 0, list[int]()
     while True:
         found = check_message(raw, at, check_crc)
         if isinstance(found, str):

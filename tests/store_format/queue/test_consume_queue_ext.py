@@ -48,8 +48,8 @@ def loaded(store: Path, topic: str, queue_id: int, log_min: int) -> Files:
     for part in units[-cq.RECOVERED_FILES :]:
         address = ext.last_address(part["tagsCode"], address)
     files = ext.truncate_by_max_address(ext.recover(files, read), address, read)
-    alive = units[0][units[0]["physicOffset"] >= log_min] if units else []
-    return ext.truncate_by_min_address(files, int(alive[0]["tagsCode"]) if len(alive) else ext.NO_ADDRESS)
+    alive = units[0]["tagsCode"][units[0]["physicOffset"] >= log_min].tolist() if units else []
+    return ext.truncate_by_min_address(files, alive[0] if alive else ext.NO_ADDRESS)
 
 
 @pytest.mark.parametrize("name", ["ext", "torn-ext-missing"])

@@ -18,9 +18,19 @@ from tests.truth.golden import golden_lines, needs_golden
 
 def message(body: bytes = b"", *, sys_flag: int = 0) -> Message:
     host = Host(address=b"\x7f\0\0\1", port=10911)
-    numbers = {"queue_id": 1, "queue_offset": 2, "physic_offset": 3, "born_timestamp": 4, "store_timestamp": 5}
-    hosts = {"born_host": host, "store_host": host}
-    return Message(**numbers, **hosts, body=body, topic=b"T", properties=b"TAGS\x01a", sys_flag=sys_flag)
+    return Message(
+        queue_id=1,
+        queue_offset=2,
+        physic_offset=3,
+        born_timestamp=4,
+        born_host=host,
+        store_timestamp=5,
+        store_host=host,
+        body=body,
+        topic=b"T",
+        properties=b"TAGS\x01a",
+        sys_flag=sys_flag,
+    )
 
 
 @needs_golden

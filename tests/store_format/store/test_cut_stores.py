@@ -63,6 +63,7 @@ class Log:
 
 def next_edge(raw: bytes, at: int, size: int) -> int:
     """Where the good record or the blank at a place ends, 0 where there is none."""
+    length: int
     length, magic, crc = struct.unpack_from(">i4si", raw, at)
     if magic == BLANK:
         return (at // size + 1) * size
@@ -180,7 +181,8 @@ def test_a_store_whose_log_was_cut_keeps_the_entries_of_what_is_left(log: Log, s
     for at in sampled([log.end - back for back in range(WRITTEN + 1)], 60):
         zeros = np.zeros(len(log.raw) - at, np.uint8)
         start = at // log.size * log.size
-        changes = {("commitlog", f"{start:020d}"): FileChange(length=log.size, is_new=False, ranges=[(at - start, zeros[: log.size])])}
+        zeroed = FileChange(length=log.size, is_new=False, ranges=[(at - start, zeros[: log.size])])
+        changes: dict[tuple[str, ...], FileChange] = {("commitlog", f"{start:020d}"): zeroed}
         if killed:
             changes["abort",] = FileChange(length=0, is_new=True)
         cut = files.changed(changes, frozenset())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,12 +94,10 @@ def test_a_queue_answers_by_time_and_by_offset_as_java_does(java: JavaQueue, sta
     log = CommitLogLookup(ours(java.log.mapped))
     queue = QueueLookup(ours(java.mapped), java.min_logic_offset)
     for stamp in stamps:
-        assert outcome(lambda stamp=stamp: queue.offset_by_time(stamp, log)) == outcome(lambda stamp=stamp: java.offset_by_time(stamp))
+        assert outcome(partial(queue.offset_by_time, stamp, log)) == outcome(partial(java.offset_by_time, stamp))
     for offset in [*offsets, 2**63 - 1, -(2**63), 2**62, 2**63 // 20, 2**64 // 20 + 1, (2**64 + 4) // 20]:
         assert queue.message_store_time(offset, log) == java.message_store_time(offset)
-        assert outcome(lambda offset=offset: queue.commit_log_offset(offset)) == outcome(
-            lambda offset=offset: java.commit_log_offset(offset)
-        )
+        assert outcome(partial(queue.commit_log_offset, offset)) == outcome(partial(java.commit_log_offset, offset))
     assert queue.earliest_message_time(log) == java.message_store_time(java.min_logic_offset // 20)
 
 
@@ -109,12 +108,12 @@ def test_the_log_gives_what_java_gives(java: JavaLog, offsets: list[int], max_me
     log = CommitLogLookup(ours(java.mapped))
     ends = [file.start + file.wrote for file in java.mapped.files]
     for offset in [*offsets, 0, *(end + step for end in ends for step in (-4, -3, -1, 0)), *(file.start for file in java.mapped.files)]:
-        selected = outcome(lambda offset=offset: log.select_one_message(offset))
+        selected = outcome(partial(log.select_one_message, offset))
         found = selected if selected is None or isinstance(selected, str) else (selected.start_offset, selected.content.tobytes())
-        assert found == outcome(lambda offset=offset: java.select_one(offset))
+        assert found == outcome(partial(java.select_one, offset))
         for size in (0, -1, 40, RECORD, 2**31 - 1, 2**31 - 1 - LOG_FILE):
-            picked = outcome(lambda offset=offset, size=size: log.pickup_store_timestamp(offset, size))
-            assert picked == outcome(lambda offset=offset, size=size: java.pickup(offset, size))
+            picked = outcome(partial(log.pickup_store_timestamp, offset, size))
+            assert picked == outcome(partial(java.pickup, offset, size))
     twice = (max_message_size * 2 + 2**31) % 2**32 - 2**31
     assert outcome(lambda: log.earliest_message_time(max_message_size)) == outcome(lambda: java.pickup(java.min_offset(), twice))
 
@@ -129,7 +128,7 @@ def test_a_message_is_looked_up_in_a_log_cut_at_every_byte(message: Any, data: s
     junk = data.draw(st.binary(min_size=1, max_size=200))
     log = CommitLogLookup(ours(JavaFiles(len(junk), [JavaFile(0, junk, len(junk))])))
     for offset in range(len(junk)):
-        outcome(lambda offset=offset: log.look_message(offset))
+        outcome(partial(log.look_message, offset))
 
 
 def keyed(stamps: list[int], sizes: list[int] | None = None, *, key: str = "k") -> tuple[IndexService, CommitLogLookup]:

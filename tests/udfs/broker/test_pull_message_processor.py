@@ -15,7 +15,7 @@ from store_format.store.lookup import ThrownError
 from udfs.broker.consumer_manager import ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
 from udfs.broker.offset_moved_event import OffsetMovedEvent
-from udfs.broker.pull_message_processor import PullBrokerConfig, PullMessageProcessor, PullResponse
+from udfs.broker.pull_message_processor import GetMessageResult, PullBrokerConfig, PullMessageProcessor, PullResponse
 from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import TopicConfigManager
 from udfs.filters.bloom_filter import BloomFilter
@@ -38,13 +38,14 @@ PULL = PullMessageRequestHeader(
 )
 
 
-@dataclass(frozen=True)
-class Result:
-    status: GetMessageStatus = GetMessageStatus.OFFSET_OVERFLOW_ONE
-    next_begin_offset: int = 6
-    min_offset: int = 0
-    max_offset: int = 5
-    suggest_pulling_from_slave: bool = False
+NOTHING_NEW = GetMessageResult(
+    status=GetMessageStatus.OFFSET_OVERFLOW_ONE,
+    next_begin_offset=6,
+    min_offset=0,
+    max_offset=5,
+    suggest_pulling_from_slave=False,
+    messages=(),
+)
 
 
 @dataclass
@@ -54,7 +55,7 @@ class World:
     config: PullBrokerConfig = field(
         default_factory=lambda: PullBrokerConfig(broker_name="b", broker_ip1="ip", broker_role=BrokerRole.ASYNC_MASTER)
     )
-    result: Result | None = field(default_factory=Result)
+    result: GetMessageResult | None = NOTHING_NEW
     groups: SubscriptionGroupManager = field(default_factory=SubscriptionGroupManager)
     topics: TopicConfigManager = field(default_factory=TopicConfigManager)
     filters: ConsumerFilterManager = field(default_factory=lambda: ConsumerFilterManager(BloomFilter.create_by_fn(20, 32)))
@@ -69,7 +70,7 @@ class World:
 
     def get_message(
         self, _topic: str, _queue_id: int, _offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter
-    ) -> Result | None:
+    ) -> GetMessageResult | None:
         if max_msg_nums < 0:
             raise ThrownError("java.lang.IllegalArgumentException")
         self.asked.append(message_filter)
@@ -234,7 +235,7 @@ def test_short_polling_holds_for_the_brokers_time() -> None:
 @pytest.mark.parametrize("status", [status for status in GetMessageStatus if "ONE" not in status.name and "NULL" not in status.name])
 def test_only_what_was_not_found_is_held(status: GetMessageStatus) -> None:
     world = ready()
-    world.result = Result(status=status)
+    world.result = replace(NOTHING_NEW, status=status)
     assert world.ask(replace(PULL, sysFlag=4 + 2)) is not None
     assert world.held == []
 
@@ -243,7 +244,7 @@ def test_what_was_done_before_the_broker_throws_stays_done() -> None:
     world = ready()
     assert world.ask(replace(PULL, sysFlag=4 + 2 + 1, commitOffset=None)) == NULL_POINTER
     assert len(world.held) == 1
-    world.result = Result(status=GetMessageStatus.OFFSET_TOO_SMALL)
+    world.result = replace(NOTHING_NEW, status=GetMessageStatus.OFFSET_TOO_SMALL)
     assert world.ask(replace(PULL, sysFlag=4 + 1, commitOffset=None)) == NULL_POINTER
     assert len(world.events) == 1
 
@@ -252,7 +253,7 @@ def test_messages_by_zero_copy_leave_before_the_commit_throws() -> None:
     header = replace(PULL, sysFlag=4 + 1, commitOffset=None)
     for by_heap, answers in ((True, 0), (False, 1)):
         world = ready(transfer_msg_by_heap=by_heap)
-        world.result = Result(status=GetMessageStatus.FOUND)
+        world.result = replace(NOTHING_NEW, status=GetMessageStatus.FOUND)
         assert (world.ask(header), len(world.answers)) == (NULL_POINTER, answers)
 
 
@@ -264,7 +265,7 @@ def test_the_fields_of_the_scan_are_needed_before_it() -> None:
 
 def test_an_offset_that_moved_is_told_in_an_event() -> None:
     world = ready()
-    world.result = Result(status=GetMessageStatus.OFFSET_OVERFLOW_BADLY, next_begin_offset=4)
+    world.result = replace(NOTHING_NEW, status=GetMessageStatus.OFFSET_OVERFLOW_BADLY, next_begin_offset=4)
     assert world.ask(replace(PULL, sysFlag=4)) == 21
     event = OffsetMovedEvent(consumerGroup="G", brokerName="b", topic="T", queueId=0, offsetRequest=5, offsetNew=4)
     assert world.events == [event]
@@ -276,10 +277,10 @@ def test_an_offset_that_moved_is_told_in_an_event() -> None:
 def test_a_slave_that_leaves_offsets_alone_names_the_groups_broker_and_stores_no_event() -> None:
     world = ready(broker_role=BrokerRole.SLAVE)
     world.groups.update_subscription_group_config(SubscriptionGroupConfig(groupName="G", brokerId=4))
-    world.result = Result(status=GetMessageStatus.OFFSET_TOO_SMALL)
+    world.result = replace(NOTHING_NEW, status=GetMessageStatus.OFFSET_TOO_SMALL)
     assert world.ask(replace(PULL, sysFlag=4)) == 20
     assert (world.answers[0].suggest_which_broker_id, world.events) == (4, [])
-    world.result = Result()
+    world.result = NOTHING_NEW
     world.ask(replace(PULL, sysFlag=4))
     assert world.answers[0].suggest_which_broker_id == 0
 
@@ -288,6 +289,6 @@ def test_a_slave_that_leaves_offsets_alone_names_the_groups_broker_and_stores_no
 def test_the_next_broker_depends_on_how_far_behind_the_pull_is(enabled: bool, slow: bool, suggested: int) -> None:
     world = ready(slave_read_enable=enabled)
     world.groups.update_subscription_group_config(SubscriptionGroupConfig(groupName="G", brokerId=4, whichBrokerWhenConsumeSlowly=9))
-    world.result = Result(status=GetMessageStatus.FOUND, suggest_pulling_from_slave=slow)
+    world.result = replace(NOTHING_NEW, status=GetMessageStatus.FOUND, suggest_pulling_from_slave=slow)
     assert world.ask(replace(PULL, sysFlag=4)) == 0
     assert world.answers[0].suggest_which_broker_id == suggested

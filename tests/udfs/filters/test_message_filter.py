@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from store_format.config.config_rows import BloomFilterData, ConsumerFilterData, ConsumerFilters, FilterDataMapByTopic
 from store_format.record.record_columns import Slices
+from store_format.remoting.heartbeat import HeartbeatSubscription
 from tests.truth.golden import golden_lines, needs_golden
 from udfs.filters import consumer_filter_manager as cfm
 from udfs.filters import message_filter as mf
@@ -107,18 +108,17 @@ def test_separators_only_are_refused_for_tag_types_alone() -> None:
     assert mf.TopicSubscription.build("T", "||", "").code_set == frozenset()
 
 
-class Registered(NamedTuple):
-    topic: str
-    subString: str | None
-    expressionType: str | None
-    subVersion: int
+def subscription(topic: str, text: str, kind: str, version: int) -> HeartbeatSubscription:
+    return HeartbeatSubscription(
+        topic=topic, subString=text, tagsSet=frozenset(), codeSet=frozenset(), subVersion=version, expressionType=kind
+    )
 
 
 def test_a_heartbeat_registers_its_subscriptions_and_ends_the_others() -> None:
     manager = cfm.ConsumerFilterManager(BLOOM)
-    manager.register_all("G", [Registered("A", "a = 1", "SQL92", 1), Registered("B", "b = 1", "SQL92", 1)], BORN)
-    manager.register_all("other", [Registered("B", "b = 2", "SQL92", 1)], BORN)
-    manager.register_all("G", [Registered("A", "a = 2", "SQL92", 2), Registered("C", "TagA", "TAG", 2)], BORN + 5)
+    manager.register_all("G", [subscription("A", "a = 1", "SQL92", 1), subscription("B", "b = 1", "SQL92", 1)], BORN)
+    manager.register_all("other", [subscription("B", "b = 2", "SQL92", 1)], BORN)
+    manager.register_all("G", [subscription("A", "a = 2", "SQL92", 2), subscription("C", "TagA", "TAG", 2)], BORN + 5)
     a, b, other = manager.get("A", "G"), manager.get("B", "G"), manager.get("B", "other")
     assert a is not None
     assert (a.expression, a.bornTime, a.deadTime) == ("a = 2", BORN + 5, 0)

@@ -326,7 +326,7 @@ def test_a_property_that_no_message_has_may_be_left_out() -> None:
 
 
 # asked of the broker 5.5.0; properties of None: it does not compile
-WITH_TEXTS = (
+WITH_TEXTS: tuple[tuple[str, dict[str, str] | None, Answer], ...] = (
     ("a CONTAINS 'x'", {"a": "axb"}, True),
     ("a CONTAINS 'x'", {"a": "b"}, False),
     ("a CONTAINS 'x'", {}, False),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from store_format.java import numbers as java_numbers
+from tests.runs.both_forms import Form, in_both_forms, python_of
 from tests.truth.places import DATA, GOLDEN
 from udfs.pull import batch_caps
 
@@ -20,8 +21,6 @@ needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the shared golden
 
 INTS = st.integers(-(2**31), 2**31 - 1) | st.integers(-5, 40)
 LONGS = st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 40)
-in_both_forms = pytest.mark.parametrize("form", [lambda f: f, lambda f: f.py_func], ids=["compiled", "reference"])
-Form = Callable[[Any], Callable[..., Any]]
 
 
 def golden_lines(*path: str) -> Iterator[dict[str, Any]]:
@@ -77,16 +76,16 @@ def test_a_pull_takes_no_more_than_its_window() -> None:
 @settings(deadline=None)
 def test_compiled_batch_cut_equals_its_reference(entries: list[tuple[int, bool]], count: int, caps: list[int]) -> None:
     sizes, in_disk = [size for size, _ in entries], [disk for _, disk in entries]
-    reference = batch_caps.batch_cut.py_func(sizes, in_disk, count, *caps)
+    reference = python_of(batch_caps.batch_cut)(sizes, in_disk, count, *caps)
     assert batch_caps.batch_cut(*arrays(sizes, in_disk), count, *caps) == reference
 
 
 @given(st.lists(INTS, min_size=8, max_size=8), st.booleans())
 @settings(deadline=None)
 def test_compiled_batch_test_equals_its_reference(numbers: list[int], in_disk: bool) -> None:
-    arguments = (*numbers[:4], in_disk, *numbers[4:])
+    arguments: list[Any] = [*numbers[:4], in_disk, *numbers[4:]]
     full = batch_caps.is_the_batch_full
-    assert full(*arguments) == full.py_func(*arguments)
+    assert full(*arguments) == python_of(full)(*arguments)
 
 
 @given(LONGS, LONGS, LONGS, INTS)
@@ -97,7 +96,7 @@ def test_compiled_scan_numbers_equal_their_reference(offset: int, end: int, memo
         (batch_caps.scan_window_entries, (number,)),
         (batch_caps.commercial_count, (number,)),
     ):
-        assert rule(*arguments) == rule.py_func(*arguments)
+        assert rule(*arguments) == python_of(rule)(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +145,7 @@ def test_recorded_batches_end_where_the_caps_say(name: str) -> None:
         offset = request["offset"]
         file_end = min(offset - offset % file_entries + file_entries, response["maxOffset"])
         offered = [entries.get((request["topic"], request["queueId"], at)) for at in range(offset, file_end)]
-        whole = offered[: offered.index(None)] if None in offered else offered
+        whole = [one for one in offered[: offered.index(None) if None in offered else None] if one is not None]
         if len(whole) <= response["messageCount"] and len(whole) < len(offered):
             continue  # the entry that ended the batch is in no answer
         sizes = [size for _, size in whole]
@@ -164,6 +163,6 @@ def test_recorded_batches_end_where_the_caps_say(name: str) -> None:
 def test_longs_wrap_as_in_java(left: int, right: int) -> None:
     wrapped = java_numbers.to_long(left - right)
     assert java_numbers.subtract_longs(left, right) == wrapped
-    assert java_numbers.subtract_longs.py_func(left, right) == wrapped
+    assert python_of(java_numbers.subtract_longs)(left, right) == wrapped
     low = int(np.array([left], np.int64).astype(np.int32)[0])
-    assert java_numbers.to_int(left) == java_numbers.to_int.py_func(left) == low
+    assert java_numbers.to_int(left) == python_of(java_numbers.to_int)(left) == low

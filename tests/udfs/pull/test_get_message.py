@@ -32,7 +32,8 @@ def scanned(verdicts: list[int], *, log_end: int = 500, tag: str | None = None, 
         np.full(count, tags_code("TagA"), np.int64),
         np.array(verdicts, np.uint8),
     )
-    caps = scan_caps(replace(DEFAULTS, **dict.fromkeys(BYTES, 10**6), **dict.fromkeys(COUNTS, 32)), 1000)
+    changed: dict[str, Any] = dict.fromkeys(BYTES, 10**6) | dict.fromkeys(COUNTS, 32)
+    caps = scan_caps(replace(DEFAULTS, **changed), 1000)
     caps[gm.MEMORY] = 10**9
     codes = np.array([] if tag is None else [tags_code(tag)], np.int32)
     request = np.array([[0, wanted, 0, count, log_end, gm.NO_FILTER if tag is None else 0]], np.int64)

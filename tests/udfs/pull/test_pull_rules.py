@@ -54,7 +54,7 @@ def pulled(
 def test_a_pull_above_max_goes_to_max_from_4_9_8_on() -> None:
     assert [pulled(version, 99)["next"] for version in (OLD, "4.9.8", NEW)] == [0, 30, 30]
     assert [pulled(version, 99, minimum=3)["next"] for version in (OLD, "4.9.8", NEW)] == [30, 30, 30]
-    slave = {"brokerRole": "SLAVE", "offsetCheckInSlave": "false"}
+    slave: dict[str, Any] = {"brokerRole": "SLAVE", "offsetCheckInSlave": "false"}
     assert [pulled(version, 99, **slave)["next"] for version in (OLD, "4.9.8", NEW)] == [99, 99, 99]
 
 
@@ -111,8 +111,8 @@ def test_the_sum_of_sizes_has_a_limit_of_at_least_100_bytes_from_5_5_0_on() -> N
 
 def test_an_entry_of_a_removed_file_can_end_a_full_batch_from_5_5_0_on() -> None:
     # entries 20 and 21 are taken, 22 lies past the log's end, so that 23 and 24 lie in a file known to be removed; 24 claims 500 bytes
-    sizes = {"held": range(20, 25), "sizes": [100, 100, 100, 100, 500], "maxTransferBytesOnMessageInMemory": 350}
-    found = [pulled(version, 20, count=25, log_end=2200, **sizes) for version in (OLD, NEW)]
+    entries: dict[str, Any] = {"held": range(20, 25), "sizes": [100, 100, 100, 100, 500], "maxTransferBytesOnMessageInMemory": 350}
+    found = [pulled(version, 20, count=25, log_end=2200, **entries) for version in (OLD, NEW)]
     assert [(one["status"], one["count"], one["next"], one["noted"]) for one in found] == [("FOUND", 2, 25, 2400), ("FOUND", 2, 24, 2300)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import product
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.runs.both_forms import Form, in_both_forms, python_of
 from tests.truth.places import DATA, GOLDEN
 from udfs.broker import schedule
 from udfs.pull import batch_caps, offset_correction, pull_result
@@ -23,8 +24,6 @@ CASES = json.loads((DATA / "rule_cases.json").read_text(encoding="utf-8"))
 needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason="the shared golden data is not here")
 
 LONGS = st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 40)
-in_both_forms = pytest.mark.parametrize("form", [lambda f: f, lambda f: f.py_func], ids=["compiled", "reference"])
-Form = Callable[[Any], Callable[..., Any]]
 
 
 def golden_lines(*path: str) -> Iterator[dict[str, Any]]:
@@ -60,8 +59,8 @@ def test_only_a_slave_that_does_not_check_offsets_keeps_them() -> None:
 @settings(deadline=None)
 def test_compiled_offset_rules_equal_their_reference(offset: int, minimum: int, maximum: int, keeps: bool) -> None:
     bounds = offset, minimum, maximum
-    assert offset_correction.pull_status(*bounds) == offset_correction.pull_status.py_func(*bounds)
-    assert offset_correction.correct_offset(*bounds, keeps) == offset_correction.correct_offset.py_func(*bounds, keeps)
+    assert offset_correction.pull_status(*bounds) == python_of(offset_correction.pull_status)(*bounds)
+    assert offset_correction.correct_offset(*bounds, keeps) == python_of(offset_correction.correct_offset)(*bounds, keeps)
 
 
 def test_the_compiled_offset_rules_are_those_of_the_table_in_sql() -> None:

@@ -56,7 +56,7 @@ def test_the_compiled_loop_does_event_by_event_what_the_rules_say(seed: int, kin
         plan = replace(plan, consumer=replace(plan.consumer, message_model=MessageModel.BROADCASTING))
     engine, consumed, dead, rebalances = fast(plan)
     slow = SlowEngine(plan)
-    by_rules = GroupRun(plan, slow)
+    by_rules = GroupRun(plan, slow)  # type: ignore[arg-type]
     by_rules.run(sample=lambda _: False, tell=lambda _: None)
     assert consumed == [tuple(map(int, row)) for row in slow.consumed]
     assert dead == slow.dead
