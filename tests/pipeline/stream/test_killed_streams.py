@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -36,7 +36,6 @@ from tests.truth.places import PROJECT
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-AnyBatches = TypeVar("AnyBatches", bound=Batches)
 _IMPORT_SECONDS = 300
 
 
@@ -55,7 +54,6 @@ def lake(spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathF
     return demo_lake(spark, tmp_path_factory, tmp_path)
 
 
-@slow_proof
 def test_streams_that_were_killed_go_on_where_they_were(
     spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
 ) -> None:
@@ -95,17 +93,18 @@ def test_a_file_written_over_after_its_answers_were_committed_and_before_spark_n
     assert sorted(bytes(row["raw"]) for row in bad) == [b"[]", b"no json", b"no json either"]
 
 
-class BesideImports(Batches):
-    """Batches of FILES files, each of which waits for a moment, and the last one until `imported` is set: so they meet imports."""
+def beside_imports(imports_end: threading.Event) -> type[Batches]:
+    """Batches that meet imports: each of FILES batches waits for a moment, and the last one until `imports_end` is set."""
 
-    imported: threading.Event
+    class BesideImports(Batches):
+        def __call__(self, batch: DataFrame, number: int) -> None:
+            imports_end.wait(_IMPORT_SECONDS if number == FILES - 1 else 2)
+            super().__call__(batch, number)
 
-    def __call__(self, batch: DataFrame, number: int) -> None:
-        self.imported.wait(_IMPORT_SECONDS if number == FILES - 1 else 2)
-        super().__call__(batch, number)
+    return BesideImports
 
 
-def started(lake: Path, folder: Path, checkpoint: Path, run_id: str, kind: type[AnyBatches] = Batches) -> AnyBatches:
+def started(lake: Path, folder: Path, checkpoint: Path, run_id: str, kind: type[Batches] = Batches) -> Batches:
     """What answers the batches of a stream of its own."""
     stored: dict[str, str] = {}
     run, _ = run_of_checkpoint(
@@ -162,8 +161,8 @@ def test_imports_beside_a_stream_change_nothing_of_it_and_it_nothing_of_them(
     for number in range(FILES):
         write_lines(folder / f"{number}.jsonl", lines[number * LINES : (number + 1) * LINES])
     alone = started(tmp_path / "alone", folder, tmp_path / "checkpoint of alone", "run")
-    beside = started(lake, folder, tmp_path / "checkpoint of lake", "run", BesideImports)
-    beside.imported = threading.Event()
+    imports_end = threading.Event()
+    beside = started(lake, folder, tmp_path / "checkpoint of lake", "run", beside_imports(imports_end))
     shutil.copytree(lake, tmp_path / "alone")
     run_batches(spark, alone, tmp_path / "checkpoint of alone", files_max=FILES)
     running = threading.Thread(target=run_batches, args=(spark, beside, tmp_path / "checkpoint of lake"), kwargs={"files_max": 1})
@@ -171,7 +170,7 @@ def test_imports_beside_a_stream_change_nothing_of_it_and_it_nothing_of_them(
     # another broker, and that of the stream once more
     import_as(spark, lake, tiny_store(tmp_path / "store", [("TopicA", 0)]), "other", run_id="other")
     import_as(spark, lake, demo_data(tmp_path_factory) / "cleaned", BROKER, run_id="again")
-    beside.imported.set()
+    imports_end.set()
     running.join()
     assert (alone.failed, beside.failed) == (None, None)
     found = answers(spark, lake, "run")

@@ -45,7 +45,8 @@ def table_of_pulls() -> TwsTester:
     return TwsTester(PullRequestTable(), timeMode="EventTime", eventTimeExtractor=lambda _: NEVER)
 
 
-def numbers(rows: list[Row]) -> list[int]:
+def numbers(rows: Any) -> list[int]:
+    """The numbers of pulls that the tester gives, as rows: only a state on pandas gives a frame."""
     return [row["seq"] for row in rows]
 
 
@@ -56,12 +57,10 @@ def test_each_pull_is_given_out_once_at_the_first_time_that_is_not_before_its_mo
     for moments, passes in batches:
         came = [(count + number, moment) for number, moment in enumerate(moments)]
         count += len(came)
-        told = tester.test(QUEUE, [kept(*one) for one in came])
-        assert sorted(numbers(told)) == [pull for pull, moment in came if moment <= now]
+        assert sorted(numbers(tester.test(QUEUE, [kept(*one) for one in came]))) == [pull for pull, moment in came if moment <= now]
         expected += [one for one in came if one[1] > now]
         now += passes
-        told = tester.setWatermark(now)
-        assert sorted(numbers(told)) == [pull for pull, moment in expected if moment <= now]
+        assert sorted(numbers(tester.setWatermark(now))) == [pull for pull, moment in expected if moment <= now]
         expected = [one for one in expected if one[1] > now]
     assert sorted(numbers(tester.setWatermark(now + 30))) == [pull for pull, _ in expected]
     assert not tester.peekMapState("pullRequestTable", QUEUE)
@@ -71,7 +70,8 @@ def test_the_least_moment_of_a_pull_counts_and_what_is_never_woken_is_not_kept()
     tester = table_of_pulls()
     assert numbers(tester.test(QUEUE, [kept(1, 20), kept(1, 10), kept(1, NEVER), kept(2, NEVER)])) == [2]
     assert numbers(tester.setWatermark(9)) == []
-    [row] = tester.setWatermark(10)
+    woken: Any = tester.setWatermark(10)
+    [row] = woken
     assert (row["topic"], row["queueId"], row["seq"], row["sourceDigest"]) == ("t", 0, 1, "file")
     assert numbers(tester.setWatermark(30)) == []
 
