@@ -51,6 +51,13 @@ from store_format.errors import UnusableInputError, quoted_error
 # a line that says so, of Java, of Python or of Arrow
 _NO_SPACE = re.compile(r"[^\n]{0,300}No space left on device[^\n]{0,300}|[^\n]{0,300}Disk quota exceeded[^\n]{0,300}")
 
+# a file that the system does not let a process make or open, in the words of Java, of Python and of Hadoop
+_REFUSED_FILE = re.compile(
+    r"(?:file:)?/[^\n(:']{1,1000} \((?:Read-only file system|Permission denied)\)"
+    r"|\[Errno (?:13|30)\] [^\n:]{1,100}: '[^\n']{1,1000}'"
+    r"|Mkdirs failed to create [^\n]{1,300}"
+)
+
 # rows that Spark cannot compute again, after all executors that kept them have ended
 _LOST_ROWS = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
 
@@ -168,8 +175,10 @@ def judged(error: BaseException) -> tuple[int, str]:
         return 2, f"error: {damaged}"
     if _LOST_ROWS.search(str(error)):
         return 3, "the engine failed: executors ended that kept rows of this run; start it again, nothing counts that was not committed"
-    if full := _full_disk(error):
+    if full := _said(error, _NO_SPACE):
         return 3, f"the engine failed: a disk is full ({full}); make room and start this again, nothing counts that was not committed"
+    if refused := _said(error, _REFUSED_FILE):
+        return 2, f"error: expected a place that this process may write, found {refused}; nothing counts that was not committed"
     if os.environ.get("PULLSIM_TRACEBACK"):
         import traceback
 
@@ -185,13 +194,13 @@ def _shortened(message: str) -> str:
     return "\n".join((f"{message[:_SHOWN_MAX]} ...", *list(causes)[-_CAUSES_MAX:]))
 
 
-def _full_disk(error: BaseException) -> str | None:
-    """What the system says where an error, or what led to it in Python or in Spark, is that there is no space left."""
+def _said(error: BaseException, words: re.Pattern[str]) -> str | None:
+    """What an error, or what led to it in Python or in Spark, says in some words of the system."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
-        if found := _NO_SPACE.search(f"{cause}\n{getattr(cause, '_stackTrace', '')}"):
+        if found := words.search(f"{cause}\n{getattr(cause, '_stackTrace', '')}"):
             return found[0].strip(" :")
         cause = getattr(cause, "_cause", None) or cause.__cause__ or cause.__context__
     return None

@@ -564,7 +564,8 @@ class LakeWriter:
                 raise self._conflict() from error
             raise
         except DeltaError as error:
-            raise LakeError(f"{self.lake.root}: cannot write a Delta table: {plain_message(error)}") from error
+            told = f"cannot write a Delta table: {plain_message(error)}; may this process write there?"
+            raise LakeError(f"{self.lake.root}: {told}") from error
 
 
 def _damaged(path: str, error: Exception) -> LakeError:

@@ -7,40 +7,17 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.runs.ended_commands import Call, Place, Whole, check_signals, ended, start
-from tests.runs.replaying import BROKER, DEMO_TRACE, demo_data
+from tests.runs.driver_commands import CALLS, check_at_once, empty_place, imported_place
+from tests.runs.ended_commands import Place, Whole, check_signals, ended
 from tests.runs.sampling import sampled
 from tests.runs.small_disk import disk_of, filled, room
-from tests.truth.places import PROJECT
 
-TRAFFIC = PROJECT / "examples" / "traffic.pcap"
-STORE, TRACE = "store", "trace.jsonl"
-
-
-def of(at: Place) -> list[str | Path]:
-    """The options that name the lake and the broker."""
-    return ["--lake", at.lake, "--broker", BROKER]
-
-
-CALLS: dict[str, Call] = {
-    "first import": lambda at: ["import", at.folder / STORE, "--lake", at.lake, "--broker-name", BROKER],
-    "import again": lambda at: ["import", at.folder / STORE, "--lake", at.lake, "--broker-name", BROKER],
-    "import beside": lambda at: ["import", at.folder / STORE, "--lake", at.lake, "--broker-name", "broker-b"],
-    "replay": lambda at: ["replay", *of(at), "--requests", at.folder / TRACE],
-    "replay to a file": lambda at: ["replay", *of(at), "--requests", at.folder / TRACE, "--out", at.out / "answers.jsonl"],
-    "export": lambda at: ["export", *of(at), at.out / "exported"],
-    "capture": lambda at: ["capture", *of(at), TRAFFIC],
-    "report": lambda at: ["report", *of(at), "--format", "json", "--out", at.out / "report.json"],
-    "generate": lambda at: ["generate", at.out / "generated", "--messages", "2000", "--set", "mappedFileSizeCommitLog=1048576"],
-}
 SIGNALS = 24
 # how much of what a command needs a disk has room for, in parts of STEPS
 STEPS = 8
@@ -48,22 +25,12 @@ STEPS = 8
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A store and a trace, without a lake."""
-    data, folder = demo_data(tmp_path_factory), tmp_path_factory.mktemp("empty") / "place"
-    shutil.copytree(data / "cleaned", folder / STORE)
-    shutil.copy(data / DEMO_TRACE, folder / TRACE)
-    place = Place(folder)
-    place.out.mkdir()
-    return place
+    return empty_place(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def imported(empty: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """The same, with a lake of the store."""
-    place = empty.copied(tmp_path_factory.mktemp("imported") / "place")
-    run = ended(CALLS["first import"](place))
-    assert run.code == 0, run.err
-    return place
+    return imported_place(empty, tmp_path_factory)
 
 
 @pytest.fixture(scope="module", params=[name for name, _ in sampled(CALLS.items(), 3)])
@@ -108,25 +75,6 @@ def test_a_command_on_a_disk_that_fills_up_leaves_all_or_nothing(whole: Whole, d
     assert refused > STEPS // 4
 
 
-AT_ONCE = ("import beside", "replay", "capture", "replay")
-
-
 @pytest.mark.parametrize("seed", sampled(range(6), 1))
 def test_of_commands_at_once_each_is_done_or_refused(imported: Place, tmp_path: Path, seed: int) -> None:
-    chance = random.Random(seed)
-    calls = chance.sample([CALLS[name] for name in AT_ONCE], len(AT_ONCE))
-    one_by_one = imported.copied(tmp_path / "alone")
-    for call in calls:
-        assert ended(call(one_by_one)).code == 0
-    place, processes = imported.copied(tmp_path / "place"), []
-    for call in calls:
-        processes.append(start(call(place)))
-        time.sleep(chance.uniform(0, 0.5))
-    errors = [process.communicate(timeout=300)[1] for process in processes]
-    codes = [process.returncode for process in processes]
-    assert set(codes) <= {0, 2}, errors
-    assert 0 in codes
-    assert all("start it again" in error for code, error in zip(codes, errors, strict=True) if code), errors
-    for call in (call for call, code in zip(calls, codes, strict=True) if code):
-        assert ended(call(place)).code == 0
-    assert place.left() == one_by_one.left()
+    check_at_once(imported, tmp_path, random.Random(seed))

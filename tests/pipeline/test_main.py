@@ -74,6 +74,27 @@ def test_a_full_disk_is_named_wherever_the_cause_stands(words: str) -> None:
     assert words in text
 
 
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        (
+            "Task 0 failed 1 times (TID 43): java.io.FileNotFoundException: /a/lake/queue/part-0.parquet (Read-only file system)\n\tat x.Y",
+            "/a/lake/queue/part-0.parquet (Read-only file system)",
+        ),
+        ("[Errno 13] Permission denied: '/a/lake/queue'", "[Errno 13] Permission denied: '/a/lake/queue'"),
+        (
+            "java.io.IOException: Mkdirs failed to create file:/a/lake/queue (exists=false, cwd=file:/a)\n\tat x.Y",
+            "Mkdirs failed to create file:/a/lake/queue (exists=false, cwd=file:/a)",
+        ),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named_in_one_sentence(told: str, found: str) -> None:
+    """The texts are those of Java, Python and Hadoop."""
+    code, text = judged(RuntimeError(told))
+    assert (code, len(text.splitlines())) == (2, 1)
+    assert f"found {found};" in text
+
+
 def test_rows_that_ended_with_their_executors_are_the_engines_fault_in_one_sentence() -> None:
     """The text is Spark's (4.2.0)."""
     rest = "Either the executor that originally checkpointed this partition is no longer alive, or the original RDD is unpersisted."

@@ -76,9 +76,11 @@ class Ended:
     err: str
 
 
-def ended(call: Sequence[str | Path], after: float | None = None, by: signal.Signals = signal.SIGKILL) -> Ended:
+def ended(
+    call: Sequence[str | Path], after: float | None = None, by: signal.Signals = signal.SIGKILL, *, under: Sequence[str] = ()
+) -> Ended:
     """Run a command of pullsim as a process; it gets a signal after some seconds, if it still runs then."""
-    process = start(call)
+    process = start(call, under=under)
     if after is not None:
         try:
             process.wait(after)
@@ -88,10 +90,10 @@ def ended(call: Sequence[str | Path], after: float | None = None, by: signal.Sig
     return Ended(process.returncode, err)
 
 
-def start(call: Sequence[str | Path]) -> subprocess.Popen[str]:
-    """Start a command of pullsim as a process of a group of its own."""
+def start(call: Sequence[str | Path], *, under: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """Start a command of pullsim as a process of a group of its own; `under` are the words of a program that runs it."""
     return subprocess.Popen(
-        [sys.executable, "-m", "pipeline.main", *map(str, call)],
+        [*under, sys.executable, "-m", "pipeline.main", *map(str, call)],
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
