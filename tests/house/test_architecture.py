@@ -99,8 +99,7 @@ def imported_modules(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from names if node.module in PACKAGES else [node.module]
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
 
 
 def climbing(name: str, tree: ast.Module) -> list[str]:

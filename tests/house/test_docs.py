@@ -53,8 +53,8 @@ def test_every_command_view_and_function_is_on_its_page() -> None:
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_column_of_a_view_says_what_it_is(name: str) -> None:
     head, _, _ = view_sql(name).partition("\nAS\n")
-    declared = re.findall(r"^  (\w+) COMMENT '", head, re.MULTILINE)
-    assert [one.name for one in documented(view_sql(name)).columns] == declared
+    declared = re.findall(r"^  (\w+)", head, re.MULTILINE)
+    assert [one.name for one in documented(view_sql(name)).columns if one.what] == declared
     assert declared
 
 
@@ -84,16 +84,18 @@ def test_executors_are_promised_every_package_that_modules_of_tasks_import(page:
 def test_files_of_the_code_that_the_pages_name_are_there() -> None:
     text = (PROJECT / "docs" / "simulated.md").read_text("utf-8")
     folders = {"store_format", "udfs", "pipeline"}
-    missing = []
+    named, missing = 0, []
     for row in (line for line in text.splitlines() if line.startswith("| ") and "`" in line):
         folder = ""
         for path in re.findall(r"`([\w/]+(?:\.py|\.sql|/))`", row):
+            named += 1
             if path.partition("/")[0] in folders:
                 folder = path.rpartition("/")[0]
                 missing += [path] if not (PROJECT / path).exists() else []
             else:
                 missing += [path] if not (PROJECT / folder / path).exists() else []
     assert missing == []
+    assert named > 30
 
 
 def parsed(words: tuple[str, ...], tmp_path: Path) -> None:

@@ -88,7 +88,9 @@ def assert_served(store: Path, config: dict[str, Any], found: dict[Queue, dict[i
     requests.write_text("".join(json.dumps(line) + "\n" for line in asked), encoding="utf-8")
     options = ",".join(f"{name}={value}" for name, value in (config | {"memory": 2**40}).items())
     oracle("trace", "--store", store, "--requests", requests, "--out", out, "--config", options)
-    for line in all_lines(out)[1:]:
+    answered = all_lines(out)[1:]
+    assert len(answered) == len(asked)
+    for line in answered:
         request, response = line["request"], line["response"]
         expected = found[request["topic"], request["queueId"]][request["offset"]]
         assert response["status"] == "FOUND", line

@@ -93,7 +93,9 @@ def copy(context: Path, words: Sequence[str]) -> None:
 
 def test_the_image_has_what_the_manifest_names(image: Image) -> None:
     text = (KUBERNETES / "import-job.yaml").read_text("utf-8")
-    for path in set(re.findall(r"/opt/[\w./-]+", text)):
+    paths = set(re.findall(r"/opt/[\w./-]+", text))
+    assert paths
+    for path in paths:
         assert (image.root / path.lstrip("/")).exists(), path
     assert len([*(image.root / "opt" / "spark" / "jars").glob("*delta-*.jar")]) == 2
 

@@ -40,15 +40,21 @@ def golden(*parts: str) -> Path:
 
 
 def golden_lines(*parts: str) -> Iterator[dict[str, Any]]:
-    """The lines of a .jsonl file of the golden data."""
-    with golden(*parts).open(encoding="utf-8") as lines:
+    """The lines of a .jsonl file of the golden data, at least one."""
+    path = golden(*parts)
+    assert path.stat().st_size, f"{path}: a test that compares each line would compare nothing"
+    with path.open(encoding="utf-8") as lines:
         yield from map(json.loads, lines)
 
 
 def names(folder: str, pattern: str) -> list[str]:
     """The names, without ending, of the files in a folder of golden/store, for parametrize; none if the data is missing."""
     shared = shared_dir()
-    return [] if shared is None else sorted(path.stem for path in shared.joinpath("golden", "store", folder).glob(pattern))
+    if shared is None:
+        return []
+    found = sorted(path.stem for path in shared.joinpath("golden", "store", folder).glob(pattern))
+    assert found, f"golden/store/{folder} has no {pattern}: tests of each would be left out"
+    return found
 
 
 @cache

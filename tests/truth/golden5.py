@@ -102,7 +102,9 @@ def _names(archive: str, *folder: str) -> tuple[str, ...]:
         return ()
     with tarfile.open(GOLDEN5 / f"{archive}.tar.xz") as packed:
         paths = [Path(name) for name in packed.getnames()]
-    return tuple(sorted(path.stem for path in paths if path.suffix and path.parts[-1 - len(folder) : -1] == folder))
+    found = tuple(sorted(path.stem for path in paths if path.suffix and path.parts[-1 - len(folder) : -1] == folder))
+    assert found, f"{archive} has no {'/'.join(folder)}: tests of each would be left out"
+    return found
 
 
 def stores_that_load() -> list[str]:

@@ -71,6 +71,7 @@ def test_captured_pulls_change_by_the_one_rule_of_4_9_8(pullsim: Pullsim, answer
     pulls = json.loads(out)["pulls"]
     assert (pulls["source"], pulls["pulls"], pulls["differ"], pulls["seen"]) == ("captured", len(lines), len(badly), len(badly))
     [rule] = pulls["rules"]
+    assert rule["examples"]
     for example, line in zip(rule["examples"], badly, strict=False):
         told = line["response"]
         assert example["requestId"]

@@ -272,9 +272,10 @@ WHOLE_NG = section() + interface() + b"".join(enhanced(0, START, Sent(True, inde
 
 @given(st.sampled_from([WHOLE, WHOLE_NG]), st.randoms(use_true_random=False), st.integers(1, 6))
 def test_a_damaged_file_is_read_as_far_as_it_can_be(raw: bytes, chance: random.Random, damages: int) -> None:
-    damaged = bytearray(raw)
+    damaged, begin = bytearray(raw), len(raw)
     for _ in range(damages):
         at = chance.randrange(24, len(damaged))
+        begin = min(begin, at)
         match chance.randrange(3):
             case 0:
                 damaged[at] = chance.randrange(256)
@@ -284,10 +285,14 @@ def test_a_damaged_file_is_read_as_far_as_it_can_be(raw: bytes, chance: random.R
                 damaged[at:at] = chance.randbytes(chance.randrange(40))
         if len(damaged) <= 25:
             break
-    end = 0
-    for found in read_packets(io.BytesIO(bytes(damaged)), "x"):
+    end, came = 0, list(read_packets(io.BytesIO(bytes(damaged)), "x"))
+    for found in came:
         assert end <= found.position <= len(damaged)
         end = found.position
+    whole = list(read_packets(io.BytesIO(raw), "x"))
+    before = sum(following.position <= begin for following in whole[1:])
+    assert len(whole) == 8
+    assert came[:before] == whole[:before], "packets before the first damage"
 
 
 def test_a_length_is_not_believed_before_the_bytes_are_there() -> None:

@@ -340,12 +340,16 @@ def test_rows_that_slip_in_under_a_write_are_undone(
     for broker in ("b", "x"):
         import_as(spark, tmp_path, one, broker)
 
+    slipped: list[int] = []
+
     def slip_in() -> None:
+        slipped.append(99)
         strange = spark.createDataFrame([("x", "T", 0, 0, 99)], t.QUEUE.schema)
         strange.write.format("delta").mode("append").save(str(tmp_path / "queue"))
 
     interrupt(monkeypatch, "_restore", slip_in, after=t.QUEUE)
     import_as(spark, tmp_path, other, run_id="other")
+    assert slipped, "the write of the table was not met"
     assert 99 not in {row["maxOffset"] for row in rows(spark, tmp_path, t.QUEUE)}
 
 

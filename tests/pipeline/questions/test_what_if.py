@@ -80,6 +80,7 @@ def test_two_recordings_of_the_same_pulls_differ_as_they_did(
         assert (measured["pulls that found messages"], measured["messages"], measured["bytes"]) == (len(found), messages, sizes)
         assert measured["messages a found pull"] == pytest.approx(messages / len(found), abs=0.001)
         assert measured["pulls whose last entry read lies on disk"] == sum(answer["suggestPullingFromSlave"] for answer in own)
+    assert told["first"]
     for shown, (number, (before, after)) in zip(told["first"], changed, strict=False):
         assert (shown["line"], shown["request"]) == (number, pairs[number - 1][0]["request"])
         for side, answer in (("proposed", before), ("current", after)):

@@ -73,13 +73,13 @@ def test_a_file_that_is_not_there_or_empty_and_a_folder_that_is_not_there_end_wi
     empty.write_text("\n", "utf-8")
     frame = tmp_path / "frame"
     frame.write_text(json.dumps({"frameHex": GOOD}), "utf-8")
-    for asked, out in (
-        (tmp_path / "none", tmp_path / "out"),
-        (empty, tmp_path / "out"),
-        (frame, tmp_path / "none" / "out"),
-        (frame, tmp_path),
+    for asked, out, said in (
+        (tmp_path / "none", tmp_path / "out", "a file of frames, found No such file or directory"),
+        (empty, tmp_path / "out", "at least one frame, found an empty file"),
+        (frame, tmp_path / "none" / "out", "a file in a folder that can be written, found No such file or directory"),
+        (frame, tmp_path, "a file, found a folder"),
     ):
-        with pytest.raises(RequestError):
+        with pytest.raises(RequestError, match=f"expected {said}"):
             run_frames(str(asked), str(out))
         assert run(["frames", str(asked), "--out", str(out)]) == 2
     assert not (tmp_path / "out").exists()

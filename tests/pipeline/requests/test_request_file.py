@@ -122,6 +122,7 @@ def test_a_line_that_lacks_a_field_is_named_beside_one_that_has_it_twice(name: s
     with pytest.raises(RequestError) as error:
         read_bytes(tmp_path, TWICE + b"\n" + BAD[name][0])
     assert error.value.line == 2
+    assert BAD[name][1] in error.value.expected
 
 
 @pytest.mark.parametrize("other", [b'"topic" :', b'"\\u0074opic":'], ids=["a blank", "an escape"])

@@ -154,7 +154,7 @@ def test_a_line_that_is_no_scenario_is_named(line: str, expected: str) -> None:
 
 @pytest.mark.parametrize("op", [op for op, fields in FIELDS.items() if fields])
 def test_a_step_without_its_fields_is_refused(op: str) -> None:
-    with pytest.raises(RequestError):
+    with pytest.raises(RequestError, match=f"of step 1, {op}, found null"):
         scenario_of("cases.jsonl", 1, json.dumps({"steps": [{"op": op}]}))
 
 

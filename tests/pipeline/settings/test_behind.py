@@ -64,6 +64,7 @@ def test_a_slave_lacks_the_last_bytes_of_the_log(
         near_end = {"offset": bounds.max_offset + digits.choice([-900, -33, -2, -1, 0, 1])} if digits.random() < 0.6 else {}
         asking = request | {"timestamp": time} | near_end
         expected.append({"request": asking, "response": broker.get_message(asking, bounds)})
+    assert len(expected) == 300
     asked = [{"request": line["request"]} for line in expected]
     lake = lake_of(spark, made.path, tmp_path_factory)
     ours = answers_of(lake, asked, tmp_path, at=at, settings=[*CAPS, *SLAVE], slave_lag=SlaveLag.of(behind))
@@ -83,6 +84,7 @@ def test_a_slave_has_the_store_of_a_while_ago(
         bounds = broker.as_of(*queue, made.queues[queue], max(time - 2500, -(2**63)))
         asking = request | {"timestamp": time, "offset": bounds.max_offset + digits.choice([-33, -1, 0, 1])}
         expected.append({"request": asking, "response": broker.get_message(asking, bounds)})
+    assert len(expected) == 300
     asked = [{"request": line["request"]} for line in expected]
     lake = lake_of(spark, made.path, tmp_path_factory)
     ours = answers_of(lake, asked, tmp_path, at="request-time", settings=[*CAPS, *SLAVE], slave_lag=SlaveLag.of("2.5s"))

@@ -19,7 +19,7 @@ from typing import Any, get_type_hints
 
 import javaproperties
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.settings.resources import conf_text
@@ -465,11 +465,13 @@ def test_asking_for_a_name_that_is_none_is_a_mistake_in_the_program() -> None:
 
 
 @given(st.sampled_from(INT_NAMES), st.integers(-(2**33), 2**33))
+@example("mappedFileSizeConsumeQueue", 41)
+@example("mappedFileSizeConsumeQueue", -41)
 def test_an_integer_is_accepted_exactly_in_the_32_bit_range(name: str, number: int) -> None:
     fits = -(2**31) <= number < 2**31 - 20  # the consume queue's size may round up by 19
     if fits:
         value = BrokerSettings.from_sources(options=[f"{name}={number}"]).value(name)
-        assert value == number or (name == "mappedFileSizeConsumeQueue" and value - number < 20 and value % 20 == 0)
+        assert value == (-(-number // 20) * 20 if name == "mappedFileSizeConsumeQueue" else number)
     elif not -(2**31) <= number < 2**31:
         with pytest.raises(SettingsError):
             BrokerSettings.from_sources(options=[f"{name}={number}"])

@@ -228,12 +228,19 @@ def test_variants_are_all_combinations_of_what_is_varied(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "varied",
-    [["clients.count"], ["clients.7.count=1"], ["nothing=1"], ["question.deep=1"], ["group.a.b=1"], ["clients.count=3,3"]],
+    ("varied", "told"),
+    [
+        ("clients.count", "name=value,value"),
+        ("clients.7.count=1", "a number from 0 to 1"),
+        ("nothing=1", "one of the fields"),
+        ("question.deep=1", "a field of the scenario"),
+        ("group.a.b=1", "a field of the scenario"),
+        ("clients.count=3,3", "each value once"),
+    ],
 )
-def test_what_cannot_be_varied_is_refused(tmp_path: Path, varied: list[str]) -> None:
-    with pytest.raises(WorkloadError):
-        read(tmp_path, 'question = "?"\n' + WHOLE, *varied)
+def test_what_cannot_be_varied_is_refused(tmp_path: Path, varied: str, told: str) -> None:
+    with pytest.raises(WorkloadError, match=f"expected {told}"):
+        read(tmp_path, 'question = "?"\n' + WHOLE, varied)
 
 
 def test_a_field_that_is_varied_twice_has_all_its_values(tmp_path: Path) -> None:

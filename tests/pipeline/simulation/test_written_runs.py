@@ -91,7 +91,9 @@ def key_of(message: Message) -> str:
 
 def assert_consumed_is_stored(stored: Stored, rows: list[Row]) -> None:
     """What a listener was given is in the store, at its place, as the message and the try that it was."""
-    for row in of_table(rows, "consumption"):
+    consumed = of_table(rows, "consumption")
+    assert consumed
+    for row in consumed:
         message = stored[row["topic"], row["queueId"]][row["queueOffset"]]
         assert message.reconsume_times == row["reconsumeTimes"]
         assert message.store_timestamp - DEFAULT_START <= row["pulledMicros"] // 1000

@@ -32,9 +32,9 @@ def test_a_file_is_named_by_the_offset_of_its_first_byte(offset: int, name: str)
 
 @needs_golden
 def test_names_of_files_are_those_recorded() -> None:
-    for row in golden_lines("broker", "codec.jsonl"):
-        if row["kind"] == "offset2FileName":
-            assert mf.offset_to_file_name(row["offset"]) == row["name"]
+    rows = [row for row in golden_lines("broker", "codec.jsonl") if row["kind"] == "offset2FileName"]
+    assert [mf.offset_to_file_name(row["offset"]) for row in rows] == [row["name"] for row in rows]
+    assert rows
 
 
 def test_load_takes_the_files_in_order_of_name_and_each_as_full() -> None:

@@ -118,7 +118,10 @@ def recovered(log: Log, at: int, *, last_exit_ok: bool) -> int:
             dispatched.extend((requests.physic_offset + requests.size).tolist())
 
         end = recover_abnormally(files, read, dispatch, min_timestamp=2**62, check_crc=True).max_offset
-        assert not dispatched or dispatched[-1] == end or log.raw[dispatched[-1] + 4 : dispatched[-1] + 8] == BLANK
+        if dispatched:
+            assert dispatched[-1] == end or log.raw[dispatched[-1] + 4 : dispatched[-1] + 8] == BLANK
+        else:
+            assert end % log.size == 0, "a file with a record is walked, and its records are dispatched again"
         return end
 
     def walk(file: MappedFile) -> FileWalk:

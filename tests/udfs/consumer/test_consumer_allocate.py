@@ -108,6 +108,7 @@ def test_each_queue_belongs_to_exactly_one_of_the_clients(
 @given(clients=CLIENTS, queues=QUEUES)
 def test_even_shares_differ_by_one_at_most(strategy: AllocateMessageQueueStrategy, clients: list[str], queues: list[MessageQueue]) -> None:
     sizes = [len(strategy.allocate(client, queues, clients) or []) for client in clients]
+    assert sum(sizes) == len(queues)
     assert max(sizes) - min(sizes) <= 1
     assert sizes == sorted(sizes, reverse=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.makers.process_queues import message
@@ -86,17 +86,24 @@ STEPS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40_000), st.boolean
 
 
 @given(STEPS)
+@example([(0, 0, False), (1, 40_000, False), (1, 20_000, False), (1, 1, False)])
 def test_no_two_clients_trust_a_lock_on_one_queue_at_a_time(steps: list[tuple[int, int, bool]]) -> None:
     """A client's lock expires before the broker's, so that the next one gets it only when the last one has stopped."""
     broker, now, queue = RebalanceLockManager(), 0, QUEUES[0]
     clients = [table_of(queue) for _ in range(3)]
+    owner: int | None = None
+    since = 0
     for client, waits, unlocks in steps:
         now += waits
         if unlocks:
             broker.unlock_batch("g", [queue], str(client))
             clients[client][queue].locked = False
+            owner = None if owner == client else owner
         else:
             held = broker.try_lock_batch("g", [queue], str(client), now)
             locked_all(clients[client], [queue], held, now)
+            assert bool(held) == (owner in {None, client} or now - since > 60_000)
+            owner, since = (client, now) if held else (owner, since)
+            assert clients[client][queue].locked == bool(held)
         trusting = [one for one in clients if one[queue].locked and not one[queue].is_lock_expired(now)]
         assert len(trusting) <= 1

@@ -36,6 +36,7 @@ def test_messages_without_properties_are_evaluated_as_recorded() -> None:
     rows = [row for row in golden_lines("broker", "sql92.jsonl") if row["kind"] == "nullProperties"]
     assert [answer(compiled(row["expr"]), None) for row in rows] == [row["result"] for row in rows]
     assert [sql92.matches(row["expr"], None) for row in rows] == [row["result"] for row in rows]
+    assert rows
 
 
 @pytest.mark.parametrize(

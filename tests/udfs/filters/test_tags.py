@@ -28,7 +28,9 @@ def golden_lines(*path: str) -> Iterator[dict[str, Any]]:
 
 
 def codec(kind: str) -> list[dict[str, Any]]:
-    return [row for row in golden_lines("broker", "codec.jsonl") if row["kind"] == kind]
+    rows = [row for row in golden_lines("broker", "codec.jsonl") if row["kind"] == kind]
+    assert rows, kind
+    return rows
 
 
 @pytest.mark.parametrize(("tag", "code"), CASES["tags_code"])

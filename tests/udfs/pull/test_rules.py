@@ -32,7 +32,9 @@ def golden_lines(*path: str) -> Iterator[dict[str, Any]]:
 
 
 def codec(kind: str) -> list[dict[str, Any]]:
-    return [row for row in golden_lines("broker", "codec.jsonl") if row["kind"] == kind]
+    rows = [row for row in golden_lines("broker", "codec.jsonl") if row["kind"] == kind]
+    assert rows, kind
+    return rows
 
 
 def status_or_none(code: int) -> str | None:
