@@ -175,7 +175,7 @@ def test_a_golden_capture_gives_the_same_rows_on_spark_as_without_it(pullsim: Pu
     expected = list(rows_of(folder / "traffic.pcap"))
     tables = {"pull": "pull_request", "offset": "offset_history", "subscription": "subscription", "bad": "bad_request"}
     for kind, table in tables.items():
-        assert len(rows(pullsim, lake, f"SELECT * FROM {table}")) == sum(one == kind for one, _ in expected)
+        assert len(rows(pullsim, lake, f"SELECT * FROM {table}")) == sum(one == kind for one, _ in expected)  # noqa: S608
     ours = rows(pullsim, lake, "SELECT sequence, client, queueOffset, recordedCode, recordedBodySha256, held FROM pull_request")
     theirs = [row for kind, row in expected if kind == "pull"]
     names = ("sequence", "client", "queueOffset", "recordedCode", "recordedBodySha256", "held")
