@@ -178,7 +178,7 @@ def judged(error: BaseException) -> tuple[int, str]:
     if full := _said(error, _NO_SPACE):
         return 3, f"the engine failed: a disk is full ({full}); make room and start this again, nothing counts that was not committed"
     if refused := _said(error, _REFUSED_FILE):
-        return 2, f"error: expected a place that this process may write, found {refused}; nothing counts that was not committed"
+        return 2, f"error: expected files that this process may read and write, found {refused}; nothing counts that was not committed"
     if os.environ.get("PULLSIM_TRACEBACK"):
         import traceback
 

@@ -88,7 +88,7 @@ def test_a_full_disk_is_named_wherever_the_cause_stands(words: str) -> None:
         ),
     ],
 )
-def test_a_place_that_cannot_be_written_is_named_in_one_sentence(told: str, found: str) -> None:
+def test_a_file_that_the_system_refuses_is_named_in_one_sentence(told: str, found: str) -> None:
     """The texts are those of Java, Python and Hadoop."""
     code, text = judged(RuntimeError(told))
     assert (code, len(text.splitlines())) == (2, 1)
