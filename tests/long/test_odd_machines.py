@@ -22,13 +22,8 @@ WRITE_TO_THE_LAKE = ("import again", "import beside", "replay", "capture")
 
 
 @pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return empty_place(tmp_path_factory)
-
-
-@pytest.fixture(scope="module")
-def imported(empty: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return imported_place(empty, tmp_path_factory)
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return imported_place(empty_place(tmp_path_factory), tmp_path_factory)
 
 
 @pytest.fixture(scope="module", params=[name for name in CALLS if name != "first import"])
