@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 from pipeline.files.output_file import OutputFile, write_here
 from pipeline.replay.answer_texts import answer_texts, texts_without_messages
 from pipeline.replay.answered_requests import Comparison, lines_with_answers, write_and_compare_here
+from pipeline.replay.driver_held_pulls import answers_woken_here, held_here, when_woken_here, with_woken
 from pipeline.replay.driver_replay import MOST_ENTRIES, answers_here
+from pipeline.replay.held_pulls import TIMEOUT_NEEDED, lacks_timeout_here
 from pipeline.replay.lmq import has_lmq_limit
 from pipeline.replay.replay_run import ReplayOptions, ReplayRun
 from pipeline.replay.response_files import ResponseFiles
@@ -51,7 +53,7 @@ def answer_file_here(
     if out is not None and not options.compare and not options.messages:
         return _write_lines(run, file, options, out), None
     requests, most = options.chosen_here(file_requests_here(file, options)), _MOST_TEXT_ENTRIES if options.messages else MOST_ENTRIES
-    answers = answers_here(run.broker, requests, at=options.at, settings=settings, with_entries=options.messages, most_entries=most)
+    answers = _answers(run, requests, options, most)
     texts = answer_texts(run.broker, answers, settings.rules, with_messages=options.messages)
     errors, comparison = write_and_compare_here(file, texts, out, with_comparison=options.compare)
     if out is None:
@@ -61,9 +63,19 @@ def answer_file_here(
 
 def _answered_chunks(run: ReplayRun, file: RequestFile, options: ReplayOptions) -> Iterator[tuple[RequestFile, pa.Table]]:
     """Some chunks of the file after the others, as files of their own, each with the answers to its requests."""
-    settings = run.settings.pull_settings()
     for some, requests in requests_by_chunks(file, options):
-        yield some, answers_here(run.broker, requests, at=options.at, settings=settings, with_entries=options.messages)
+        yield some, _answers(run, requests, options)
+
+
+def _answers(run: ReplayRun, requests: pa.Table, options: ReplayOptions, most_entries: int = MOST_ENTRIES) -> pa.Table:
+    """Rows of ANSWER_SCHEMA, with heldMillis and wokenMillis if pulls are held, in no order."""
+    broker, pull, with_entries = run.broker, run.settings.pull_settings(), options.messages
+    if not options.hold:
+        return answers_here(broker, requests, at=options.at, settings=pull, with_entries=with_entries, most_entries=most_entries)
+    held = requests.filter(pc.is_in(requests["seq"], held_here(broker, requests, settings=pull)))
+    woken = when_woken_here(broker, held, settings=run.settings)
+    asked = with_woken(requests, woken)
+    return answers_woken_here(broker, asked, settings=pull, with_entries=with_entries, most_entries=most_entries)
 
 
 def _write_answers(run: ReplayRun, file: RequestFile, options: ReplayOptions, now: Callable[[], dt.datetime]) -> dict[str | None, int]:
@@ -115,8 +127,6 @@ def _write(run: ReplayRun, file: RequestFile, answers: Iterator[pa.RecordBatch],
 
 def only_spark_answers(options: ReplayOptions) -> str | None:
     """Why only Spark answers with some options; None where the driver does, too."""
-    if options.hold:
-        return "pulls are held"
     return "a slave is behind its master" if options.slave_lag != NO_SLAVE_LAG else None
 
 
@@ -149,7 +159,14 @@ def file_requests_here(file: RequestFile, options: ReplayOptions) -> pa.Table:
     """
     requests = pa.Table.from_batches((batch for chunk in file.chunks for batch in read_chunk(file.path, chunk)), REQUEST_ARROW)
     if options.at == "request-time":
-        untimed = options.chosen_here(requests).filter(pc.field("timestamp").is_null())
-        if len(untimed):
-            raise RequestError(file.path, untimed["seq"][0].as_py(), TIME_NEEDED, "none")
+        _require_each(file, requests, pc.is_null(requests["timestamp"]), options, TIME_NEEDED)
+    if options.hold:
+        _require_each(file, requests, lacks_timeout_here(requests), options, TIMEOUT_NEEDED)
     return requests
+
+
+def _require_each(file: RequestFile, requests: pa.Table, lacks: pa.ChunkedArray, options: ReplayOptions, needed: str) -> None:
+    """Check that no request that the options choose lacks something that is `needed`."""
+    lacking = options.chosen_here(requests.filter(lacks))
+    if len(lacking):
+        raise RequestError(file.path, lacking["seq"][0].as_py(), needed, "none")

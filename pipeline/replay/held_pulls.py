@@ -12,13 +12,14 @@ its entries would wake the pull; the least moment counts. So nothing is sorted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -41,8 +42,11 @@ from udfs.pull.pull_request_hold import NEVER, Arrivals, HeldRequest, is_swept, 
 _RUN = ("firstQueueOffset", "entryCount", "entries", "extUnits", "storeTimestamps")
 _PROPERTIES = ("partFirstOffset", "lengths", "properties")
 _QUEUE = ("topic", "queueId")
+# the columns of a pull during whose wait no message may arrive
+NO_RUN: Final[Mapping[str, Any]] = dict.fromkeys((*_RUN, *_PROPERTIES))
 TIMEOUT_NEEDED = 'a "suspendTimeoutMillis" in the request, whose sysFlag asks to be held'
-_OF_REQUEST = ("seq", *_QUEUE, "consumerGroup", "queueOffset", "maxMsgNums", "heldMillis")
+# columns that the answer to a pull that is never woken has, too
+OF_REQUEST = ("seq", *_QUEUE, "consumerGroup", "queueOffset", "maxMsgNums", "heldMillis")
 # error code of a held pull that is never woken
 NEVER_WOKEN = "NEVER_WOKEN"
 
@@ -76,6 +80,12 @@ class Polling:
         """Whether an arriving message wakes the pulls that wait for it."""
         return self.long_polling_enable and not self.is_slave
 
+    def until(self, timestamp: int, suspend_timeout_millis: int) -> int:
+        """The last moment, ms, at which a message may wake a pull that waits from `timestamp` on."""
+        waits = suspend_timeout_millis if self.long_polling_enable else self.short_polling_time_mills
+        until = timestamp + waits + self.interval
+        return until if max(abs(timestamp + waits), abs(until)) <= NEVER else NEVER
+
     def time(self, suspend_timeout_millis: int) -> int:
         """How long a pull with this suspendTimeoutMillis waits at most, in ms."""
         return polling_time(
@@ -88,9 +98,20 @@ def may_wait() -> Column:
     return F.coalesce(F.col("sysFlag").bitwiseAND(F.lit(int(PullSysFlag.SUSPEND))) != 0, F.lit(False))
 
 
+def may_wait_here(requests: pa.Table) -> pa.ChunkedArray:
+    """As `may_wait`, for requests on the driver."""
+    bits = pc.bit_wise_and(requests["sysFlag"], pa.scalar(int(PullSysFlag.SUSPEND), requests["sysFlag"].type))
+    return pc.fill_null(pc.not_equal(bits, 0), fill_value=False)
+
+
 def lacks_timeout() -> Column:
     """Whether a request has the suspend bit but no suspendTimeoutMillis; the broker throws an exception for such a request."""
     return may_wait() & F.col("suspendTimeoutMillis").isNull()
+
+
+def lacks_timeout_here(requests: pa.Table) -> pa.ChunkedArray:
+    """As `lacks_timeout`, for requests on the driver."""
+    return pc.and_(may_wait_here(requests), pc.is_null(requests["suspendTimeoutMillis"]))
 
 
 def not_found(answers: DataFrame) -> DataFrame:
@@ -102,7 +123,7 @@ def without_never_woken(answers: DataFrame) -> DataFrame:
     """Replace the answers to pulls that are never woken (wokenMillis = NEVER) by the error NEVER_WOKEN."""
     never = F.coalesce(F.col("wokenMillis") == F.lit(NEVER), F.lit(False))
     errors = F.when(never, F.lit(NEVER_WOKEN)).otherwise(F.col("error")).alias("error")
-    own = {"error": errors} | {name: F.col(name) for name in _OF_REQUEST}
+    own = {"error": errors} | {name: F.col(name) for name in OF_REQUEST}
     return answers.select(*[own.get(name, F.when(~never, F.col(name)).alias(name)) for name in answers.columns])
 
 

@@ -70,9 +70,11 @@ def held_requests(
     return asking.join(not_found(first).select("seq"), "seq")
 
 
-def when_woken(broker: OpenedBroker, held: DataFrame, *, settings: BrokerSettings, into_messages: bool) -> DataFrame:
+def when_woken(broker: OpenedBroker, held: DataFrame, *, settings: BrokerSettings, profile: RequestProfile) -> DataFrame:
     """(seq, wokenMillis) for each held request: when the broker runs it again, or NEVER."""
-    runs = with_wakes(broker, held, settings=settings.pull_settings(), polling=Polling.of(settings), into_messages=into_messages)
+    pull = settings.pull_settings()
+    looks = profile.under(pull).into_messages
+    runs = with_wakes(broker, held, settings=pull, polling=Polling.of(settings), into_messages=looks)
     return computed_once(runs.groupBy("seq").agg(F.min("wakes").alias("wokenMillis")))
 
 
@@ -217,7 +219,7 @@ def _answers(run: ReplayRun, requests: DataFrame, *, options: ReplayOptions, pro
     if not options.hold:
         return answer(run.broker, requests, options=options, settings=pull, profile=profile)
     held = held_requests(run.broker, requests, options=options, settings=pull, profile=profile)
-    woken = when_woken(run.broker, held, settings=settings, into_messages=profile.into_messages)
+    woken = when_woken(run.broker, held, settings=settings, profile=profile)
     return answer_woken(run.broker, requests.join(woken, "seq", "left"), options=options, settings=pull, profile=profile)
 
 

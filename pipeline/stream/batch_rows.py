@@ -15,15 +15,17 @@ from pyspark.sql import functions as F
 
 from pipeline.lake.lake import Lake
 from pipeline.replay.driver_answers import require_driver_answers
+from pipeline.replay.driver_held_pulls import answers_woken_here
 from pipeline.replay.driver_replay import MOST_ENTRIES, answers_here
+from pipeline.replay.held_pulls import TIMEOUT_NEEDED, lacks_timeout_here
 from pipeline.replay.replay import broker_store
 from pipeline.replay.replay_job import answer, answer_woken, response_rows
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.replay.response_files import DIGEST_CHARACTERS, request_ids, responses
-from pipeline.requests.request_lines import REQUEST_ARROW
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.capture_tables import BAD_REQUEST
 from pipeline.schema.tables import PULL_RESPONSE
+from pipeline.settings.settings import PullSettings
 from pipeline.stream.batch_contents import Contents, file_number
 from pipeline.stream.frame_answers import ANSWERED, answered_frames
 from pipeline.stream.request_stream import LINES_A_FILE
@@ -31,6 +33,7 @@ from pipeline.stream.stream_run import StreamRun
 
 # most rows of a batch that the driver answers: about 60 MB
 MOST_ROWS = 1 << 18
+NO_TIMEOUT: Final = f"%s, line %s: expected {TIMEOUT_NEEDED}, found none"
 NO_TIME: Final = '%s, line %s: expected a "timestamp" in ms in the request, for --at request-time, found none'
 
 
@@ -113,19 +116,26 @@ def _digest_of_file(digests: Mapping[int, str]) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class DriverRows:
-    """Rows of STREAM_SCHEMA on the driver, without frames and heartbeats; no pulls are held."""
+    """Rows of STREAM_SCHEMA with a requestId on the driver, without frames and heartbeats; if pulls are held, the due ones of KeptPulls."""
 
     run: StreamRun
     rows: pa.Table
 
     @classmethod
     def of(cls, run: StreamRun, batch: DataFrame) -> DriverRows | None:
-        """The rows of a batch without heartbeats; None where Spark has to answer: they are many, or frames are among them."""
-        found = batch.limit(MOST_ROWS + 1).toArrow()
+        """The rows of a batch without heartbeats; None where Spark has to answer: they are many, or frames are among them.
+
+        If pulls are held, Spark keeps the batch: it is to be computed as a whole, since its tasks write the state of the stream.
+        """
+        if run.hold and batch.count() > MOST_ROWS:
+            return None
+        found = (batch if run.hold else batch.limit(MOST_ROWS + 1)).toArrow()
         if len(found) > MOST_ROWS or found["frame"].null_count < len(found):
             return None
         rows = found.filter(pc.or_(pc.is_valid(found["topic"]), pc.is_valid(found["error"])))
-        return cls(run, _with_times(rows) if run.at == "request-time" else rows)
+        ids = request_ids(rows["sourceDigest"], pa.array(rows["seq"].to_numpy() % LINES_A_FILE))
+        checked = _checked(rows, run).append_column("requestId", ids)
+        return cls(run, checked)
 
     def require_answers(self, contents: Contents) -> None:
         """Check that the driver answers under the settings of the batch.
@@ -142,36 +152,47 @@ class DriverRows:
         good = self.rows.filter(pc.is_null(self.rows["error"]))
         for config, (settings, _) in contents.settings.items():
             pull = settings.pull_settings()
-            requests = good.filter(_equal(good["config"], config)).select(REQUEST_ARROW.names)
-            left = MOST_ENTRIES - entries
-            answers = answers_here(self.run.opened(lake), requests, at=self.run.at, settings=pull, with_entries=True, most_entries=left)
+            requests = good.filter(has_config(good, config))
+            answers = self._answers(lake, requests, pull, MOST_ENTRIES - entries)
             entries += pc.sum(answers["messageCount"]).as_py() or 0
-            answered += [pa.Table.from_batches([self._responses(batch, contents.digests)]) for batch in answers.to_batches()]
+            answered += [pa.Table.from_batches([self._responses(batch, requests)]) for batch in answers.to_batches()]
         return pa.concat_tables(answered)
 
-    def _responses(self, answers: pa.RecordBatch, digests: Mapping[int, str]) -> pa.RecordBatch:
-        files, lines = np.divmod(answers.column("seq").to_numpy(), LINES_A_FILE)
-        numbers = pc.index_in(pa.array(files), pa.array(digests, pa.int64()))
-        ids = request_ids(pa.array(digests.values(), pa.string()).take(numbers), pa.array(lines))
+    def _answers(self, lake: Lake, requests: pa.Table, settings: PullSettings, most_entries: int) -> pa.Table:
+        broker = self.run.opened(lake)
+        if self.run.hold:
+            return answers_woken_here(broker, requests, settings=settings, with_entries=True, most_entries=most_entries)
+        return answers_here(broker, requests, at=self.run.at, settings=settings, with_entries=True, most_entries=most_entries)
+
+    def _responses(self, answers: pa.RecordBatch, requests: pa.Table) -> pa.RecordBatch:
+        rows = pc.index_in(answers.column("seq"), requests["seq"].combine_chunks())
+        ids = requests["requestId"].combine_chunks().take(rows)
         return responses(answers, ids, broker=self.run.broker, run_id=self.run.run_id)
 
     def bad(self, contents: Contents) -> pa.Table:
         """As BatchRows says."""
         errors = self.rows["error"]
         for config, error in contents.refused.items():
-            of_file = pc.and_(pc.is_null(errors), _equal(self.rows["config"], config))
+            of_file = pc.and_(pc.is_null(errors), has_config(self.rows, config))
             errors = pc.if_else(of_file, error, errors)
         bad = _with_errors(self.rows, errors).filter(pc.is_valid(errors))
         names = [name for name in BAD_REQUEST.names if name != "brokerName"]
         return bad.select(names).append_column("brokerName", pa.repeat(self.run.broker, len(bad))).select(BAD_REQUEST.names)
 
 
-def _with_times(rows: pa.Table) -> pa.Table:
-    """The rows, with an error where a request has no time."""
-    untimed = pc.and_(pc.is_null(rows["error"]), pc.is_null(rows["timestamp"])).to_numpy()
+def _checked(rows: pa.Table, run: StreamRun) -> pa.Table:
+    """The rows, with an error where a request lacks a time that the run needs."""
+    if run.at == "request-time":
+        rows = _with_errors_where(rows, pc.is_null(rows["timestamp"]), NO_TIME)
+    return _with_errors_where(rows, lacks_timeout_here(rows), NO_TIMEOUT) if run.hold else rows
+
+
+def _with_errors_where(rows: pa.Table, lacks: pa.ChunkedArray, error: str) -> pa.Table:
+    """The rows, with an error, of which `error` has the form, where a row that has none lacks something."""
+    wrong = pc.and_(pc.is_null(rows["error"]), lacks).to_numpy()
     errors = rows["error"].to_pylist()
-    for row in np.flatnonzero(untimed):
-        errors[row] = NO_TIME % (rows["source"][row].as_py(), rows["seq"][row].as_py() % LINES_A_FILE)
+    for row in np.flatnonzero(wrong):
+        errors[row] = error % (rows["source"][row].as_py(), rows["seq"][row].as_py() % LINES_A_FILE)
     return _with_errors(rows, pa.array(errors, pa.string()))
 
 
@@ -179,6 +200,7 @@ def _with_errors(rows: pa.Table, errors: pa.Array | pa.ChunkedArray) -> pa.Table
     return rows.set_column(rows.column_names.index("error"), "error", errors)
 
 
-def _equal(values: pa.ChunkedArray, value: str | None) -> pa.ChunkedArray:
-    """Whether each value is `value`, where NULL is one, too."""
-    return pc.is_null(values) if value is None else pc.fill_null(pc.equal(values, value), fill_value=False)
+def has_config(rows: pa.Table, config: str | None) -> pa.ChunkedArray:
+    """Whether each row is of a file with this configuration in its header; None stands for no header."""
+    configs = rows["config"]
+    return pc.is_null(configs) if config is None else pc.fill_null(pc.equal(configs, config), fill_value=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,7 +40,11 @@ class BatchWork:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Set `working` during the block, which processes a batch, and keep its error in `failed`."""
+        """Set `working` during the block, which processes a batch, and keep its error in `failed`.
+
+        At its end Python frees what the batch leaves. Frames of Spark refer to themselves, so that they go only then, and with them the
+        plans, snapshots of tables and broadcast rows that the JVM keeps for them. Python alone would wait until the JVM is full.
+        """
         self.working = True
         try:
             yield
@@ -48,6 +53,7 @@ class BatchWork:
             raise
         finally:
             self.working = False
+            gc.collect()
 
     def newest_lake(self, spark: SparkSession) -> Lake:
         """The lake, read at its newest version; the first call opens it and calls `look_back`."""

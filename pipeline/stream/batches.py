@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 import pyarrow.compute as pc
@@ -22,18 +22,19 @@ from pipeline.delta.delta_log import delta_version, run_of
 from pipeline.lake.lake import Lake, LakeConflictError, StreamBatch
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.lake.session import INTERPRETED_PLANS, temporary_settings
-from pipeline.replay.held_pulls import TIMEOUT_NEEDED, lacks_timeout
+from pipeline.replay.held_pulls import lacks_timeout
 from pipeline.replay.replay import broker_store
 from pipeline.replay.replay_job import held_requests, when_woken
 from pipeline.replay.replay_run import ReplayOptions
 from pipeline.schema import tables as t
 from pipeline.schema.capture_tables import BAD_REQUEST
 from pipeline.stream.batch_contents import Contents, SettingsOf, contents_here, contents_of
-from pipeline.stream.batch_rows import NO_TIME, BatchRows, DriverRows, SparkRows, line, request_id
+from pipeline.stream.batch_rows import NO_TIME, NO_TIMEOUT, BatchRows, DriverRows, SparkRows, line, request_id
 from pipeline.stream.batch_work import RunBatches
+from pipeline.stream.driver_holding import KeptPulls
 from pipeline.stream.request_log import newest_bytes
 from pipeline.stream.stream_run import store_versions
-from pipeline.tasks.computed_once import computed_once
+from pipeline.tasks.computed_once import computed_once, kept
 from pipeline.tasks.work import NoSessionError
 
 _TRIES = 10
@@ -44,7 +45,6 @@ _LOOK_SECONDS = 0.2
 _SMALL_BYTES = 16 << 20
 # most requests of a batch for which interpreting Spark's plans is faster than compiling them
 _FEW_REQUESTS = 1_000
-_NO_TIMEOUT = f"%s, line %s: expected {TIMEOUT_NEEDED}, found none"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +61,11 @@ class Batches(RunBatches):
     _bounds: DataFrame | None = None
     _last: int = -1
     _goes_on: bool = False
+    _kept: KeptPulls = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin without kept pulls."""
+        self._kept = KeptPulls(self.run)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Answer and commit a batch; of a batch that was committed before a restart, only the requests without an answer."""
@@ -92,22 +97,33 @@ class Batches(RunBatches):
         self._begun = len(of_run) > 0
 
     def _answer(self, lake: Lake, batch: DataFrame, number: int) -> None:
-        """Answer a batch and commit it, on the driver where it is small, and no request of it may have an answer already."""
-        started, again = self.now(), number <= self._last
-        known = again or self._goes_on or (self.run.hold and self.run.store != store_versions(lake))
-        is_small = not (known or self.run.hold) and newest_bytes(self.requests) <= _SMALL_BYTES
-        small = DriverRows.of(self.run, batch) if is_small else None
-        if small is not None:
-            contents = contents_here(small.rows, self._entries_a_file(lake), self.settings_of)
-            with suppress(NoSessionError):
-                small.require_answers(contents)
+        """Answer a batch and commit it, on the driver where it is small, and no new request of it may have an answer already."""
+        started, again = self.now(), number <= self._last or self._goes_on
+        is_small = not again and newest_bytes(self.requests) <= _SMALL_BYTES
+        if is_small and not self.run.hold and self._is_answered_here(lake, batch, started, number):
+            return
+        with kept(batch) as rows:
+            if not (is_small and self.run.hold and self._is_answered_here(lake, rows, started, number)):
+                known = again or (self.run.hold and self.run.store != store_versions(lake))
+                self._answer_on_spark(lake, rows, started, number, known=known)
+
+    def _is_answered_here(self, lake: Lake, batch: DataFrame, started: dt.datetime, number: int) -> bool:
+        """Answer a batch on the driver and commit it; False where Spark has to answer it."""
+        small = DriverRows.of(self.run, batch)
+        if small is None:
+            return False
+        contents = contents_here(small.rows, self._entries_a_file(lake), self.settings_of)
+        with suppress(NoSessionError):
+            small.require_answers(contents)
+            if not self.run.hold:
                 self._commit(lake, small, contents, started, number)
-                return
-        persisted = batch.persist()
-        try:
-            self._answer_on_spark(lake, persisted, started, number, known=known)
-        finally:
-            persisted.unpersist()
+                return True
+            due = self._kept.due(lake, small.rows, contents)
+            small = DriverRows(self.run, due.rows)
+            self._commit(lake, small, contents_here(due.rows, self._entries_a_file(lake), self.settings_of), started, number)
+            self._kept.committed(due)
+            return True
+        return False
 
     def _answer_on_spark(self, lake: Lake, batch: DataFrame, started: dt.datetime, number: int, *, known: bool) -> None:
         self._keep_bounds(lake)
@@ -154,7 +170,7 @@ class Batches(RunBatches):
             pull, at = settings.pull_settings(), ReplayOptions(at=self.run.at)
             held = held_requests(self.run.opened(lake), requests, options=at, settings=pull, profile=profile)
             held = computed_once(held)
-            woken = when_woken(self.run.opened(lake), held.where("released"), settings=settings, into_messages=profile.into_messages)
+            woken = when_woken(self.run.opened(lake), held.where("released"), settings=settings, profile=profile)
             waited = requests.join(held.select("seq", F.lit(True).alias("waits")), "seq", "left")
             waits = F.coalesce("waits", F.lit(False))
             if known:  # a pull may come and be released in the same batch
@@ -208,7 +224,7 @@ def _no_time() -> Column:
 
 
 def _no_timeout() -> Column:
-    return F.when(lacks_timeout(), F.format_string(_NO_TIMEOUT, "source", line()))
+    return F.when(lacks_timeout(), F.format_string(NO_TIMEOUT, "source", line()))
 
 
 def retry_on_conflict(lake: Lake, run_id: str, tables: Sequence[t.Table], write: Callable[[], None]) -> None:

@@ -1,12 +1,12 @@
 """A folder of request files as a Spark stream: `spark.readStream.format("pull-request-files")`.
 
-A batch is an entry of the request log (`request_log`). A task reads one chunk of complete lines.
+A batch is an entry of the request log (`request_log`). A task reads chunks of complete lines: one large chunk, or several small ones.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ NAME = "pull-request-files"
 HEARTBEAT = "heartbeat"
 # seq = number of the file in the batch * LINES_A_FILE + number of the line
 LINES_A_FILE = 1 << 40
+# most bytes of the small chunks that a task reads: to read them takes less time than to start another task
+_PART_BYTES = 1 << 20
 # A row is a request, a bad line (has `error`), a frame (has `frame`; other columns may be NULL), or a heartbeat (has only `timestamp`).
 STREAM_SCHEMA = (
     f"{SCHEMA}, source STRING, sourceDigest STRING, config STRING, position BIGINT, error STRING, raw BINARY, frame {FRAME_TYPE}"
@@ -55,13 +57,25 @@ class RequestStream(DataSource):
         )
 
 
-@dataclass
-class LinesPartition(InputPartition):
+@dataclass(frozen=True, slots=True)
+class FileChunk:
     """One chunk of a file; None as the chunk of a file that cannot be read. `number` is the file's number in the batch."""
 
     number: int
     planned: PlannedFile
     chunk: Chunk | None
+
+    @property
+    def request_bytes(self) -> int:
+        """As of Chunk."""
+        return 0 if self.chunk is None else self.chunk.request_bytes
+
+
+@dataclass
+class LinesPartition(InputPartition):
+    """The chunks that one task reads."""
+
+    chunks: list[FileChunk]
 
 
 class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -93,16 +107,20 @@ class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"entry": log.plan(list_requests(self.folder) if self._until is None else self._until, most)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """The partitions of a batch, one for each chunk."""
+        """The partitions of a batch, each of at most _PART_BYTES or of one chunk."""
         log = self._request_log()
         files = [planned for number in range(start["entry"] + 1, end["entry"] + 1) for planned in log.files(number)]
-        parts = [(number, planned, (None,) if planned.problem else planned.chunks) for number, planned in enumerate(files)]
-        return [LinesPartition(number, planned, chunk) for number, planned, chunks in parts for chunk in chunks]
+        of_files = [(number, planned, (None,) if planned.problem else planned.chunks) for number, planned in enumerate(files)]
+        return _parts(FileChunk(number, planned, chunk) for number, planned, chunks in of_files for chunk in chunks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a chunk: requests, heartbeats, frames and bad lines."""
+        """The rows of a partition: requests, heartbeats, frames and bad lines."""
         assert isinstance(partition, LinesPartition)
-        planned, chunk = partition.planned, partition.chunk
+        for one in partition.chunks:
+            yield from self._rows(one)
+
+    def _rows(self, one: FileChunk) -> Iterator[pa.RecordBatch]:
+        planned, chunk = one.planned, one.chunk
         if chunk is None:
             yield _bad_rows(planned, [(0, planned.problem or "", b"")])
             return
@@ -112,13 +130,25 @@ class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise RequestError(planned.file.path, first, "a file that stays as it is while it is read", "one that changed; start again")
         good, bad = read_good_lines(planned.file.path, first, raw)
         if len(good):
-            yield _good_rows(planned, partition.number, good)
-        yield from _other_rows(planned, partition.number, position, bad)
+            yield _good_rows(planned, one.number, good)
+        yield from _other_rows(planned, one.number, position, bad)
 
     def _request_log(self) -> RequestLog:
         if self._opened is None:
             self._opened = RequestLog(self.log, self.answered)
         return self._opened
+
+
+def _parts(chunks: Iterable[FileChunk]) -> list[InputPartition]:
+    parts: list[LinesPartition] = []
+    room = 0
+    for chunk in chunks:
+        if not parts or chunk.request_bytes > room:
+            parts.append(LinesPartition([]))
+            room = _PART_BYTES
+        parts[-1].chunks.append(chunk)
+        room -= chunk.request_bytes
+    return [*parts]
 
 
 def _good_rows(planned: PlannedFile, number: int, batch: pa.RecordBatch) -> pa.RecordBatch:

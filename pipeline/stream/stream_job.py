@@ -10,6 +10,7 @@ the batch had died before its commit.
 from __future__ import annotations
 
 import datetime as dt
+import gc
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -110,6 +111,7 @@ def until_ended(query: StreamingQuery, batches: BatchWork, report_events: Callab
     Raises:
         Exception: the error that ended the query.
     """
+    gc.freeze()  # what a process has by now stays: batches look only for what they leave
     try:
         while not query.awaitTermination(_LOOK_SECONDS):
             report_events()

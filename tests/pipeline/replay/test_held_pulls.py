@@ -19,6 +19,7 @@ from tests.makers.held_store import CASES, MESSAGES, NEVER_SWEPT, START, held_st
 from tests.makers.lakes import import_as
 from tests.runs.in_session import Pullsim, pullsim_in
 from tests.runs.replaying import write_lines
+from tests.truth.golden_holds import store_of
 from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
 from udfs.pull.pull_filter import FilterRules
@@ -26,6 +27,16 @@ from udfs.pull.pull_request_hold import NEVER
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
+
+
+# the driver answers, and Spark where it is asked for
+ON_SPARK = ("--conf", "spark.ui.enabled=false")
+in_both_ways = pytest.mark.parametrize("engine", [(), ON_SPARK], ids=["driver", "Spark"])
+
+
+def answered_by(err: str, engine: tuple[str, ...]) -> bool:
+    """Whether that engine answered, by what is told with --verbose."""
+    return ("the driver answers" in err) == (engine == ())
 
 
 @pytest.fixture
@@ -53,10 +64,13 @@ def told(row: Row) -> tuple[Any, ...]:
     return woken, row["status"], row["nextBeginOffset"], row["messageCount"]
 
 
-def test_pulls_wait_for_messages_the_sweep_and_their_patience(spark: SparkSession, lake: Path, pullsim: Pullsim, tmp_path: Path) -> None:
+@in_both_ways
+def test_pulls_wait_for_messages_the_sweep_and_their_patience(
+    spark: SparkSession, lake: Path, pullsim: Pullsim, tmp_path: Path, engine: tuple[str, ...]
+) -> None:
     file = write_lines(tmp_path / "pulls.jsonl", [*(case[0] for case in CASES), NEVER_SWEPT])
-    code, out, err = pullsim("replay", "--lake", lake, "--requests", file, "--at", "request-time", "--hold")
-    assert code == 0, err
+    code, out, err = pullsim("replay", "--lake", lake, "--requests", file, "--at", "request-time", "--hold", "--verbose", *engine)
+    assert (code, answered_by(err, engine)) == (0, True), err
     *rows, never = responses(spark, lake, out)
     assert [told(row) for row in rows] == [case[1:] for case in CASES]
     held_at = [case[0]["request"]["timestamp"] if case[1] is not None else None for case in CASES]
@@ -64,10 +78,27 @@ def test_pulls_wait_for_messages_the_sweep_and_their_patience(spark: SparkSessio
     assert (never["error"], never["status"], never["heldMillis"]) == ("NEVER_WOKEN", None, START + 2000)
 
 
-def test_what_cannot_wait_is_said(lake: Path, pullsim: Pullsim, tmp_path: Path) -> None:
+@in_both_ways
+def test_a_message_of_a_retry_topic_wakes_pulls_with_a_tag_where_filters_support_retry(
+    spark: SparkSession, pullsim: Pullsim, tmp_path: Path, engine: tuple[str, ...]
+) -> None:
+    topic = "%RETRY%g"
+    sent = [(START + time, topic, 0, tag, {"RETRY_TOPIC": "t"}) for time, tag in MESSAGES]
+    import_as(spark, tmp_path / "lake", store_of(tmp_path / "store", sent))
+    cases = [case for case in CASES if (case[0]["request"]["filter"] or {}).get("type") == "TAG"]
+    pulls = [{"request": line["request"] | {"topic": topic}} for line, *_ in cases]
+    command = ("replay", "--lake", tmp_path / "lake", "--requests", write_lines(tmp_path / "pulls.jsonl", pulls), "--at", "request-time")
+    code, out, err = pullsim(*command, "--hold", "--set", "filterSupportRetry=true", "--verbose", *engine)
+    assert (code, answered_by(err, engine)) == (0, True), err
+    # the group has no expression for the original topic: each message matches on its properties
+    assert [told(row) for row in responses(spark, tmp_path / "lake", out)] == [case[1:] for case in cases]
+
+
+@in_both_ways
+def test_what_cannot_wait_is_said(lake: Path, pullsim: Pullsim, tmp_path: Path, engine: tuple[str, ...]) -> None:
     file = write_lines(tmp_path / "pulls.jsonl", [pull(1, 2000), pull(1, 2000, timeout=None)])
     command = ("replay", "--lake", lake, "--requests", file, "--hold", "--at")
-    code, _, err = pullsim(*command, "request-time")
+    code, _, err = pullsim(*command, "request-time", *engine)
     assert (code, f'{file}, line 2: expected a "suspendTimeoutMillis" in the request' in err) == (2, True), err
     code, _, err = pullsim(*command, "snapshot")
     assert (code, "--hold: expected --at request-time, found --at snapshot" in err) == (2, True), err

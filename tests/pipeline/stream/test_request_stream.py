@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.requests import request_file
 from pipeline.requests.request_lines import RequestError
+from pipeline.stream import request_stream
 from pipeline.stream.request_stream import RequestStreamReader
 from tests.runs.replaying import write_lines
 
@@ -39,6 +40,7 @@ def test_a_file_that_is_rewritten_while_it_is_read_is_read_anew_by_the_next_star
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_before: int
 ) -> None:
     monkeypatch.setattr(request_file, "CHUNK_BYTES", 200)
+    monkeypatch.setattr(request_stream, "_PART_BYTES", 200)
     stream = Stream(tmp_path)
     file = write_lines(stream.folder / "requests.jsonl", map(line, range(10)))
     reader = stream.reader()
@@ -54,6 +56,18 @@ def test_a_file_that_is_rewritten_while_it_is_read_is_read_anew_by_the_next_star
     # it is no new file then
     again = stream.reader()
     assert again.latestOffset({"entry": 1}, again.getDefaultReadLimit()) == {"entry": 1}
+
+
+def test_one_task_reads_small_files_and_another_one_each_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_stream, "_PART_BYTES", 500)
+    stream = Stream(tmp_path)
+    for name, offsets in (("a", range(1)), ("b", range(1, 3)), ("large", range(3, 20)), ("y", range(20, 21)), ("z", range(21, 23))):
+        write_lines(stream.folder / name, map(line, offsets))
+    reader = stream.reader()
+    reader.latestOffset({"entry": 0}, reader.getDefaultReadLimit())
+    parts = reader.partitions({"entry": 0}, {"entry": 1})
+    read = [[row["queueOffset"] for rows in reader.read(part) for row in rows.to_pylist()] for part in parts]
+    assert read == [[0, 1, 2], [*range(3, 20)], [20, 21, 22]]
 
 
 def test_a_link_that_takes_the_place_of_a_planned_file_is_not_read(tmp_path: Path) -> None:

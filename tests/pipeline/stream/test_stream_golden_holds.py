@@ -1,4 +1,4 @@
-"""Golden scenarios of long polling through `pullsim stream --hold`: what was sent is the store, what was asked are the files.
+"""Golden scenarios of long polling through `stream` and `replay --hold`: what was sent is the store, what was asked are the files.
 
 Each scenario has a stretch of time of its own, with topics of its own, so that one store and one stream hold all of them.
 """
@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipeline.lake.lake import Lake
+from pipeline.schema.tables import PULL_RESPONSE
+from pipeline.stream import batches
+from pipeline.stream.batches import Batches
 from tests.makers.held_store import START
 from tests.makers.lakes import import_as
 from tests.runs.in_session import Pullsim, pullsim_in
@@ -30,6 +34,8 @@ QUEUES = 4
 # what a request of a file cannot say: a group's registration, what changes while a pull waits, a check that comes before the store
 OPS = {"topic", "group", "send", "brokerConfig", "syncHoldTick", "pull", "expectNoResponse", "holdCount", "await", "sleep", "disconnect"}
 SETTINGS = {"longPollingEnable", "shortPollingTimeMills", "enablePropertyFilter"}
+# the driver answers, and Spark where it is asked for
+ON_SPARK = ("--conf", "spark.ui.enabled=false")
 NOT_COMPILED = "hold_bad_sql_wakes_on_anything"  # the checks hand the store no filter then
 
 
@@ -110,30 +116,75 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     return pullsim_in(spark, monkeypatch, capsys)
 
 
-@needs_golden
-@slow_proof
-def test_held_pulls_get_what_the_broker_gave_them(spark: SparkSession, pullsim: Pullsim, tmp_path: Path) -> None:
-    scenarios = [Played(case, START + number * STRETCH) for number, case in enumerate(holds())]
-    assert len(scenarios) == 17
-    lake, folder = tmp_path / "lake", tmp_path / "incoming"
-    import_as(spark, lake, store_of(tmp_path / "store", [sent for played in scenarios for sent in played.sent]))
-    folder.mkdir()
-    for played in scenarios:
-        header = {"kind": "trace", "config": played.config}
-        write_lines(folder / f"{played.case['name']}.jsonl", [header, *({"request": asked} for asked in played.pulls.values())])
-    write_lines(folder / "end.jsonl", [{"kind": "heartbeat", "timestamp": START + STRETCH * (len(scenarios) + 1)}])
-    stream = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", "--run-id", "r")
-    code, out, err = pullsim(*stream, "--at", "request-time", "--hold", "--once")
-    assert (code, out.split(": ")[1].split(" in ")[0]) == (0, f"answered {sum(len(one.pulls) for one in scenarios)} requests"), err
+@dataclass(frozen=True)
+class Scenarios:
+    """All scenarios, the lake with what was sent, and a folder with a file of what was asked in each."""
 
-    rows = {(row["topic"], row["queueId"], row["consumerGroup"], row["requestId"][-1]): row for row in answered(spark, lake, "r")}
-    wrong = []
+    played: list[Played]
+    lake: Path
+    folder: Path
+
+
+@pytest.fixture
+def scenarios(spark: SparkSession, tmp_path: Path) -> Scenarios:
+    played = [Played(case, START + number * STRETCH) for number, case in enumerate(holds())]
+    assert len(played) == 17
+    lake, folder = tmp_path / "lake", tmp_path / "incoming"
+    import_as(spark, lake, store_of(tmp_path / "store", [sent for one in played for sent in one.sent]))
+    folder.mkdir()
+    for one in played:
+        header = {"kind": "trace", "config": one.config}
+        write_lines(folder / f"{one.case['name']}.jsonl", [header, *({"request": asked} for asked in one.pulls.values())])
+    return Scenarios(played, lake, folder)
+
+
+@needs_golden
+@pytest.mark.parametrize("answers", ["the driver", pytest.param("Spark", marks=slow_proof)])
+def test_held_pulls_get_what_the_broker_gave_them(
+    spark: SparkSession, pullsim: Pullsim, scenarios: Scenarios, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: str
+) -> None:
+    answered_here = list[bool]()
+    answer_here = Batches._is_answered_here
+
+    def noted(*of: Any) -> bool:
+        answered_here.append(answer_here(*of))
+        return answered_here[-1]
+
+    monkeypatch.setattr(Batches, "_is_answered_here", noted)
+    if answers == "Spark":
+        monkeypatch.setattr(batches, "_SMALL_BYTES", -1)
+    write_lines(scenarios.folder / "end.jsonl", [{"kind": "heartbeat", "timestamp": START + STRETCH * (len(scenarios.played) + 1)}])
+    stream = ("stream", "--lake", scenarios.lake, "--requests", scenarios.folder, "--checkpoint", tmp_path / "checkpoint", "--run-id", "r")
+    code, out, err = pullsim(*stream, "--at", "request-time", "--hold", "--once")
+    count = sum(len(one.pulls) for one in scenarios.played)
+    assert (code, out.split(": ")[1].split(" in ")[0]) == (0, f"answered {count} requests"), err
+    assert set(answered_here) == ({True} if answers == "the driver" else set())
+    assert all_differences(scenarios.played, answered(spark, scenarios.lake, "r")) == []
+
+
+@needs_golden
+@pytest.mark.parametrize("engine", [pytest.param((), id="driver"), pytest.param(ON_SPARK, id="Spark", marks=slow_proof)])
+def test_held_pulls_of_files_get_what_the_broker_gave_them(
+    spark: SparkSession, pullsim: Pullsim, scenarios: Scenarios, engine: tuple[str, ...]
+) -> None:
+    for file in sorted(scenarios.folder.iterdir()):
+        code, _, err = pullsim(
+            "replay", "--lake", scenarios.lake, "--requests", file, "--at", "request-time", "--hold", "--verbose", *engine
+        )
+        assert (code, "the driver answers" in err) == (0, engine == ()), err
+    rows = Lake(spark, str(scenarios.lake)).table(PULL_RESPONSE).collect()
+    assert all_differences(scenarios.played, [row.asDict(recursive=True) for row in rows]) == []
+
+
+def all_differences(scenarios: list[Played], answers: list[dict[str, Any]]) -> list[Any]:
+    rows = {(row["topic"], row["queueId"], row["consumerGroup"], row["requestId"][-1]): row for row in answers}
+    wrong = list[Any]()
     for played in scenarios:
         for number, (name, asked) in enumerate(played.pulls.items(), 2):
             row = rows[asked["topic"], asked["queueId"], asked["group"], str(number)]
             if name in played.expected:
                 wrong += [(played.case["name"], name, what, row) for what in differences(played, name, asked, row)]
-    assert wrong == []
+    return wrong
 
 
 def differences(played: Played, name: str, asked: dict[str, Any], row: dict[str, Any]) -> list[str]:

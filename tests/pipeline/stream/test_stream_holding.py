@@ -16,6 +16,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from pipeline.lake.lake import Lake
 from pipeline.schema.capture_tables import BAD_REQUEST
 from pipeline.settings.settings import BrokerSettings
+from pipeline.stream import batches as of_batches
 from pipeline.stream.batches import Batches
 from pipeline.stream.holding import KEPT, PullRequestTable
 from pipeline.stream.request_stream import STREAM_SCHEMA, heartbeat_of
@@ -205,8 +206,13 @@ def batches_of(spark: SparkSession, lake: Path, checkpoint: Path) -> Batches:
 
 
 @slow_proof
+@pytest.mark.parametrize("small", [True, False], ids=["on the driver", "on Spark"])
 @pytest.mark.parametrize("dies", [False, True], ids=["it goes on", "the process dies"])
-def test_an_import_while_pulls_wait_neither_loses_nor_repeats_one(spark: SparkSession, tmp_path: Path, dies: bool) -> None:
+def test_an_import_while_pulls_wait_neither_loses_nor_repeats_one(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool, small: bool
+) -> None:
+    if not small:
+        monkeypatch.setattr(of_batches, "_SMALL_BYTES", -1)
     lake, checkpoint = tmp_path / "lake", tmp_path / "checkpoint"
     import_as(spark, lake, store_with(tmp_path / "before", 0))
     batches = batches_of(spark, lake, checkpoint)
