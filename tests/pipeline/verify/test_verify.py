@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import struct
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from tests.makers.lakes import MESSAGES, import_as, tiny_store
 from tests.makers.report_lakes import write_rows
 from tests.runs.in_session import pullsim_in
 from tests.runs.sampling import sampled, slow_proof
-from tests.truth.golden import needs_golden
+from tests.truth.golden import meta_of, needs_golden
 from tests.truth.golden5 import needs_golden5, unpacked
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     return pullsim_in(spark, monkeypatch, capsys)
 
 
-def checked_files(store: Path) -> list[Checked]:
-    plan = plan_of(StoreFiles(str(store)), BrokerSettings.from_sources(), topic_tasks=8)
+def checked_files(store: Path, sizes: Mapping[str, int] | None = None) -> list[Checked]:
+    plan = plan_of(StoreFiles(str(store)), BrokerSettings(sizes or {}), topic_tasks=8)
     return [*plan.odd, *(one for task in range(plan.tasks) for one in plan.run(task))]
 
 
-def findings(store: Path) -> set[tuple[str, str]]:
+def findings(store: Path, sizes: Mapping[str, int] | None = None) -> set[tuple[str, str]]:
     """(code, path) of each finding about single files, and CQ_MISSING for queues with fewer entries than messages."""
-    checked = checked_files(store)
+    checked = checked_files(store, sizes)
     queued: Counter[tuple[str, int]] = Counter()
     for one in checked:
         queued.update(one.queued)
@@ -71,10 +71,25 @@ def test_a_queue_extension_is_checked_unit_by_unit(stores: Path, tmp_path: Path)
     path = next((store / "consumequeue_ext").glob("*/*/*"))
     overwrite(path, 2 + 8, struct.pack(">q", 1))
     assert {code for code, _ in findings(store)} == {"CQ_NO_EXT"}
+    raw = path.read_bytes()
+    overwrite(path, -2, b"x")
+    assert ("EXT_TAIL", str(path.relative_to(store))) in findings(store)
+    path.write_bytes(raw)
     overwrite(path, 0, struct.pack(">h", 19))
     assert ("EXT_DIFFERS", str(path.relative_to(store))) in findings(store)
     overwrite(path, 2 + 8 + 8, struct.pack(">h", 2**15 - 1))  # a bit map that is longer than the file
     assert ("EXT_BAD_UNIT", str(path.relative_to(store))) in findings(store)
+
+
+@needs_golden
+def test_bytes_after_the_last_entry_of_an_index_file_are_found(stores: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(stores / "basic", store)
+    path = sorted((store / "index").iterdir())[-1]
+    overwrite(path, -2, b"x")
+    config = meta_of(stores / "basic")["config"]
+    sizes = {name: int(config[name]) for name in ("maxHashSlotNum", "maxIndexNum")}  # they cannot be found from such files
+    assert findings(store, sizes) == {("INDEX_TAIL", str(path.relative_to(store)))}
 
 
 @needs_golden5
@@ -156,6 +171,18 @@ def index_file(store: Path) -> Path:
     return sorted((store / "index").iterdir())[0]
 
 
+def exchange_first_entries(store: Path) -> None:
+    """The first two entries of a queue change places: each points to a message of another offset."""
+    raw = queue_file(store).read_bytes()
+    overwrite(queue_file(store), 0, raw[20:40] + raw[:20])
+
+
+def point_elsewhere(store: Path) -> None:
+    """An entry of a full index file points to the message of an entry before it, which has other keys."""
+    raw = index_file(store).read_bytes()
+    overwrite(index_file(store), -200 + 4, raw[-300 + 4 : -300 + 12])
+
+
 def write(store: Path, name: str, content: bytes) -> None:
     (store / name).parent.mkdir(exist_ok=True)
     (store / name).write_bytes(content)
@@ -182,8 +209,14 @@ DAMAGES: dict[str, tuple[Damage, set[str]]] = {
     "an entry of another tag": (lambda store: overwrite(queue_file(store), 12, struct.pack(">q", 5)), {"CQ_TAGS_CODE"}),
     "an entry behind the log": (lambda store: overwrite(queue_file(store), 0, struct.pack(">q", 1 << 40)), {"CQ_BEYOND_LOG", "CQ_MISSING"}),
     "an entry gone": (lambda store: overwrite(queue_file(store), 20, bytes(20)), {"CQ_NOT_FULL", "CQ_TAIL", "CQ_MISSING"}),
+    "entries in another order": (exchange_first_entries, {"CQ_OTHER_MESSAGE", "CQ_MISSING"}),
     "a queue gone": (lambda store: shutil.rmtree(store / "consumequeue" / "TopicTest"), {"CQ_MISSING"}),
     "another key": (lambda store: overwrite(index_file(store), -20 * 10, b"\x01"), {"INDEX_SIZES"}),
+    "another message of a key": (point_elsewhere, {"INDEX_OTHER_KEY"}),
+    "another first message of an index file": (
+        lambda store: overwrite(index_file(store), 16, struct.pack(">q", 5)),
+        {"INDEX_HEADER"},
+    ),
     "an index file cut": (lambda store: index_file(store).write_bytes(index_file(store).read_bytes()[:-1]), {"INDEX_LENGTH"}),
     "a checkpoint ahead": (lambda store: overwrite(store / "checkpoint", 0, struct.pack(">q", 1 << 50)), {"CHECKPOINT_AHEAD"}),
     "a checkpoint cut": (lambda store: write(store, "checkpoint", bytes(24)), {"CHECKPOINT_LENGTH"}),
