@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import sys
 import tempfile
@@ -378,12 +377,6 @@ def register_source(session: SparkSession, source: type[DataSource]) -> None:
         session.dataSource.register(source)
     finally:
         context.pythonExec = of_tasks
-
-
-def python_of_executors_only(session: SparkSession) -> str | None:
-    """The path of the tasks' Python if this machine has no such program, else None."""
-    found: str = session.sparkContext.pythonExec
-    return None if shutil.which(found) else found
 
 
 @contextlib.contextmanager

@@ -1,30 +1,34 @@
 """Long polling in a stream: pulls that may wait are kept in Spark's state until they are woken.
 
 Broker source (4.9.3): PullRequestHoldService (pullRequestTable, run, checkHoldRequest, notifyMessageArriving), ManyPullRequest.
-Rule: the current time is the latest timestamp of all requests and heartbeats so far, of any queue. A pull that may wait is kept under its
-topic and queue until a message, a sweep or its timeout wakes it, as in a replay; then it is released once. The batch that answers the pull
-decides whether it waited at all, and what it gets.
+Rule: the current time is the latest timestamp of all requests and heartbeats so far, of any queue. A pull that may wait is kept until a
+message, a sweep or its timeout wakes it, as in a replay; then it is released once. The batch that answers the pull decides whether it
+waited at all, and what it gets.
 Surprise: the state sees the time of the previous batch. So Spark runs one more batch, without requests, after the time has advanced.
+Surprise: of a query with transformWithState, each task of each batch would leave an open socket (SPARK-58932, not mended in 4.2.0).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-from pyspark.sql import DataFrame, Row
+import pandas as pd
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, StatefulProcessorHandle, TimerValues
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.held_pulls import Polling, lacks_timeout, may_wait, with_wakes
 from pipeline.settings.settings import BrokerSettings
 from udfs.pull.pull_request_hold import NEVER
 
-_QUEUE: Final = {"topic": "STRING", "queueId": "INT"}
 # columns of a kept pull
-KEPT: Final = _QUEUE | {
+KEPT: Final = {
     "seq": "BIGINT",
+    "topic": "STRING",
+    "queueId": "INT",
     "consumerGroup": "STRING",
     "queueOffset": "BIGINT",
     "maxMsgNums": "INT",
@@ -40,8 +44,14 @@ KEPT: Final = _QUEUE | {
     "config": "STRING",
 }
 KEPT_SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in KEPT.items())
+# the pulls of so many lines of a file are kept together, whatever their queues: less than a MiB
+_LINES_TOGETHER = 1 << 10
+# the pulls that are kept together: a JSON object with the moment, ms, by pull; Spark 4.2.0 does not read the type of an array here
+_STATE = "kept STRING"
 # the greatest time in ms that Spark can represent as a timestamp
 _CLOCK_MAX = 253_402_300_799_999
+# by this Spark knows a column that has a watermark
+_WATERMARK = {"spark.watermarkDelayMs": 0}
 
 
 def with_released(requests: DataFrame, broker: OpenedBroker, settings: BrokerSettings) -> DataFrame:
@@ -58,60 +68,49 @@ def with_released(requests: DataFrame, broker: OpenedBroker, settings: BrokerSet
     kept = waiting.select(*KEPT)
     # filters that look into messages are not evaluated here: the sweep after a message wakes such a pull early enough
     wakes = with_wakes(broker, kept, settings=settings.pull_settings(), polling=Polling.of(settings), into_messages=False)
-    grouped = wakes.groupBy(*_QUEUE)
-    released = grouped.transformWithState(PullRequestTable(), KEPT_SCHEMA, "append", "EventTime")
+    together = wakes.select("sourceDigest", _block(), "wakes", _as_text(), _no_clock())
+    grouped = together.groupBy("sourceDigest", "block")
+    texts = grouped.applyInPandasWithState(hold, "pull STRING", _STATE, "append", GroupStateTimeout.EventTimeTimeout)
+    released = texts.select(F.from_json("pull", KEPT_SCHEMA).alias("pull")).select("pull.*")
     fresh = timed.withColumn("released", F.lit(False))
     return fresh.unionByName(released.withColumn("released", F.lit(True)), allowMissingColumns=True)
 
 
-class PullRequestTable(StatefulProcessor):
-    """Keeps the pulls of one queue, each until the moment at which it is woken.
+def _block() -> Column:
+    return F.expr(f"seq DIV {_LINES_TOGETHER}").alias("block")
 
-    Its input are rows of `with_wakes`, one or more for each pull. Its output are rows of KEPT_SCHEMA, one for each released pull.
+
+def _as_text() -> Column:
+    """A pull as JSON: pandas has no integers beside NULL."""
+    return F.to_json(F.struct(*KEPT)).alias("pull")
+
+
+def _no_clock() -> Column:
+    """A time for which Spark lets the state see the watermark; as it is NULL, Spark takes no pull for late, and drops none."""
+    return F.lit(None).cast("TIMESTAMP").alias("clock", metadata=_WATERMARK)
+
+
+def hold(_key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    """Keep new pulls, and release those that are woken by now, or never.
+
+    Args:
+        frames: rows of `wakes`, ms, and `pull`; one or more for each new pull, of which the least moment counts.
+        state: the kept pulls, as _STATE says; its time is the clock of the stream.
+
+    Yields:
+        A frame with the released pulls.
     """
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state."""
-        self._handle = handle
-        self._held = handle.getMapState("pullRequestTable", "wakes BIGINT, sourceDigest STRING, seq BIGINT", KEPT_SCHEMA)
-
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802 (Spark's name)
-        """Keep new pulls; release at once those whose moment has passed or never comes."""
-        now = timerValues.getCurrentWatermarkInMs()
-        for wakes, pull in _least_moments(rows).values():
-            if wakes <= now or wakes == NEVER:
-                yield _released(pull)
-            else:
-                self._held.updateValue((wakes, pull[_DIGEST], pull[_SEQ]), pull)
-                self._handle.registerTimer(wakes)
-
-    def handleExpiredTimer(  # noqa: N802 (Spark's name)
-        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
-    ) -> Iterator[Row]:
-        """Release the pulls whose moment has come."""
-        now = expiredTimerInfo.getExpiryTimeInMs()
-        for place, pull in list(self._held.iterator()):
-            if place[0] <= now:
-                self._held.removeKey(place)
-                yield _released(tuple(pull))
-
-    def close(self) -> None:
-        """Do nothing, as no resource is open."""
-
-
-_SEQ, _DIGEST = list(KEPT).index("seq"), list(KEPT).index("sourceDigest")
-
-
-def _least_moments(rows: Iterator[Row]) -> dict[tuple[str, int], tuple[int, tuple[Any, ...]]]:
-    """For each pull (sourceDigest, seq): the least moment of its rows, and the pull."""
-    found: dict[tuple[str, int], tuple[int, tuple[Any, ...]]] = {}
-    for row in rows:
-        pull = tuple(row[name] for name in KEPT)
-        same = pull[_DIGEST], pull[_SEQ]
-        if same not in found or row["wakes"] < found[same][0]:
-            found[same] = row["wakes"], pull
-    return found
-
-
-def _released(pull: tuple[Any, ...]) -> Row:
-    return Row(*KEPT)(*pull)
+    now = state.getCurrentWatermarkMs()
+    moments = dict[str, int]()
+    for frame in frames:
+        for wakes, pull in zip(frame["wakes"].tolist(), frame["pull"].tolist(), strict=True):
+            moments[pull] = min(wakes, moments.get(pull, NEVER))
+    if state.exists:
+        moments |= json.loads(state.get[0])
+    kept = {pull: wakes for pull, wakes in moments.items() if now < wakes < NEVER}
+    if kept:
+        state.update((json.dumps(kept),))
+        state.setTimeoutTimestamp(max(min(kept.values()) - 1, 1))  # it times out when the clock is behind this time
+    elif state.exists:
+        state.remove()
+    yield pd.DataFrame({"pull": [pull for pull in moments if pull not in kept]}, dtype=object)

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
-from pipeline.lake.session import python_of_executors_only, register_source
+from pipeline.lake.session import register_source
 from pipeline.schema import tables as t
 from pipeline.stream.batch_work import BatchWork, StoppedError, Streamed
 from pipeline.stream.batches import Batches, retry_on_conflict
@@ -31,13 +31,8 @@ from pipeline.stream.report import StreamReport
 from pipeline.stream.request_log import list_requests
 from pipeline.stream.request_stream import NAME, RequestStream
 from pipeline.stream.stream_run import REQUESTS, SPARK, StreamRun, repeated_batch
-from store_format.errors import UnusableInputError
 
 _LOOK_SECONDS = 1
-
-
-class HoldError(UnusableInputError, RuntimeError):
-    """The stream cannot hold pulls on this cluster."""
 
 
 def run_stream(
@@ -65,7 +60,6 @@ def run_stream(
 
     Raises:
         LakeError: the store was imported as found, the folder of requests cannot be listed, or other runs keep writing to the lake.
-        HoldError: pulls are to be held, and this machine has no Python of the tasks' path.
         OutputError: the first metrics cannot be published.
     """
     run.opened(lake).require_started()
@@ -76,7 +70,6 @@ def run_stream(
         answered = repeated[1] if repeated and batches.has_committed(lake, repeated[0]) else 0
         requests = _requests(lake, run, checkpoint, files_max, answered)
         if run.hold:
-            _require_python_of_tasks(lake)
             requests = with_released(requests, run.opened(lake), batches.settings_of(None, ""))
     report.begin()
     lake.spark.streams.addListener(report.listener)
@@ -130,15 +123,6 @@ def _requests(lake: Lake, run: StreamRun, checkpoint: str, files_max: int, answe
     register_source(lake.spark, RequestStream)
     options = {"folder": run.source, "log": f"{checkpoint}/{REQUESTS}", "maxFilesPerTrigger": str(files_max), "answered": str(answered)}
     return lake.spark.readStream.format(NAME).options(**options).load()
-
-
-def _require_python_of_tasks(lake: Lake) -> None:
-    """Check that this machine has the tasks' Python: Spark starts it here for the state of a stream, and has no setting for another one."""
-    if missing := python_of_executors_only(lake.spark):
-        raise HoldError(
-            f"--hold: expected the Python of executors, PYSPARK_PYTHON={missing}, on this machine too, found no such program; "
-            "unpack the archive here, or submit in cluster mode"
-        )
 
 
 def _started(

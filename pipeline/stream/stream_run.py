@@ -29,6 +29,8 @@ SPARK, REQUESTS = "spark", "requests"
 _OFFSETS, _COMMITS, _STATE = (f"{SPARK}/{name}" for name in ("offsets", "commits", "state"))
 # folder of numbered files -> ending of their names, least number of lines, whether the first line is a version
 _NUMBERED = {_OFFSETS: ("", 3, True), _COMMITS: ("", 2, True), REQUESTS: (".json", 1, False)}
+# form of the state of `holding`
+_FORM_OF_STATE = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,7 @@ class StreamRun:
         settings: settings that were given.
         hold: whether pulls are held.
         store: Delta versions of the imported tables when the checkpoint was begun.
+        state: form of the state in which pulls are held; 0 where none are.
     """
 
     run_id: str
@@ -56,6 +59,7 @@ class StreamRun:
     settings: dict[str, str]
     hold: bool = False
     store: dict[str, int] = field(default_factory=dict)
+    state: int = 0
 
     def opened(self, lake: Lake) -> OpenedBroker:
         """The broker whose store answers, in `lake` at the lake's present version."""
@@ -99,6 +103,7 @@ def run_of_checkpoint(
         LakeError: the checkpoint belongs to another stream (the message names the difference), or cannot be opened.
     """
     wanted: dict[str, Any] = {"lake": lake, "broker": broker, "source": source, "at": at, "settings": settings, "hold": hold}
+    wanted["state"] = _FORM_OF_STATE if hold else 0
     try:
         filesystem, inside = filesystem_of(folder)
         filesystem.create_dir(inside, recursive=True)
@@ -141,7 +146,7 @@ def _require_same(folder: str, known: dict[str, Any], wanted: dict[str, Any]) ->
 
 def _known(filesystem: pafs.FileSystem, path: str) -> dict[str, Any] | None:
     try:
-        return {"hold": False} | dict(read_json(filesystem, path))  # a checkpoint of an older release has no "hold"
+        return {"hold": False, "state": 0} | dict(read_json(filesystem, path))  # a checkpoint of an older release has neither
     except FileNotFoundError:
         return None
 

@@ -61,9 +61,7 @@ def test_every_column_of_a_view_says_what_it_is(name: str) -> None:
 @cache
 def packages_of_tasks() -> frozenset[str]:
     """The packages of pyproject.toml, but pyspark, that are imported by the modules whose functions run in tasks."""
-    runs_tasks = re.compile(
-        r"\.(?:mapInArrow|mapped|applyInArrow|transformWithStateInPandas|transformWithState)\(|pandas_udf\(|DataSource(?:Stream)?Reader"
-    )
+    runs_tasks = re.compile(r"\.(?:mapInArrow|mapped|applyInArrow|applyInPandasWithState)\(|pandas_udf\(|DataSource(?:Stream)?Reader")
     files = [path for path in sorted((PROJECT / "pipeline").rglob("*.py")) if runs_tasks.search(path.read_text("utf-8"))]
     assert len(files) > 20
     names = [".".join(path.relative_to(PROJECT).with_suffix("").parts) for path in files]

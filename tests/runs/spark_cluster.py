@@ -26,7 +26,7 @@ from tests.runs.packaged import build_wheel, dependencies
 from tests.truth.places import PROJECT
 
 # the packages of docs/cluster.md; delta-spark alone would bring pyspark, which executors have from Spark
-ON_EXECUTORS = ("numpy", "numba", "pyarrow", "pandas", "lark", "cachetools", "deltalake", "dpkt", "protobuf", "pydantic")
+ON_EXECUTORS = ("numpy", "numba", "pyarrow", "pandas", "lark", "cachetools", "deltalake", "dpkt", "pydantic")
 WITHOUT_THEIRS = ("delta-spark",)
 _START_SECONDS, _SUBMIT_SECONDS = 300, 1800
 _QUICK_START = SHORT_JOBS["spark.driver.extraJavaOptions"]

@@ -6,12 +6,11 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.lake.session import INTERPRETED_PLANS, java_options, python_of_executors_only, run_worker, temporary_settings
+from pipeline.lake.session import INTERPRETED_PLANS, java_options, run_worker, temporary_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,11 +85,3 @@ def test_a_local_session_listens_on_loopback_only(spark: SparkSession) -> None:
     listening = [line.split()[3].rpartition(":")[0].strip("[]").removeprefix("::ffff:") for line in ports if java in line]
     assert listening
     assert set(listening) <= {"127.0.0.1", "::1"}
-
-
-@pytest.mark.parametrize(
-    ("of_tasks", "missing"), [("./environment/bin/python", "./environment/bin/python"), ("sh", None), ("/bin/sh", None)]
-)
-def test_a_python_that_only_executors_have_is_found(of_tasks: str, missing: str | None) -> None:
-    session = SimpleNamespace(sparkContext=SimpleNamespace(pythonExec=of_tasks))
-    assert python_of_executors_only(cast("SparkSession", session)) == missing

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipeline.lake.lake import LakeError
 from pipeline.stream.stream_run import SPARK, StreamRun, run_of_checkpoint
 
 if TYPE_CHECKING:
@@ -110,3 +111,17 @@ def test_a_stream_that_has_begun_keeps_its_state(tmp_path: Path) -> None:
     checkpoint.cut([f"{OFFSETS}/1"])
     assert open_checkpoint(tmp_path)[1] == [f"{OFFSETS}/1"]
     assert state.exists()
+
+
+def test_pulls_that_were_kept_in_an_earlier_form_are_not_lost_without_a_word(tmp_path: Path) -> None:
+    def opened(run_id: str | None = None) -> StreamRun:
+        folder = str(tmp_path)
+        return run_of_checkpoint(folder, run_id=run_id, lake="lake", broker="b", source="in", at="request-time", settings={}, hold=True)[0]
+
+    assert opened("run") == opened()
+    of_stream = tmp_path / "pullsim.json"
+    told = json.loads(of_stream.read_text("utf-8"))
+    del told["state"]
+    of_stream.write_text(json.dumps(told), "utf-8")
+    with pytest.raises(LakeError, match="expected the checkpoint of a stream with state 1, found one with 0; give another --checkpoint"):
+        opened()

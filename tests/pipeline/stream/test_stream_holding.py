@@ -5,20 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import Row
-from pyspark.sql.streaming.tws_tester import TwsTester
 
 from pipeline.lake.lake import Lake
 from pipeline.schema.capture_tables import BAD_REQUEST
 from pipeline.settings.settings import BrokerSettings
 from pipeline.stream import batches as of_batches
 from pipeline.stream.batches import Batches
-from pipeline.stream.holding import KEPT, PullRequestTable
+from pipeline.stream.holding import hold
 from pipeline.stream.request_stream import STREAM_SCHEMA, heartbeat_of
 from pipeline.stream.stream_run import REQUESTS, run_of_checkpoint, store_versions
 from tests.makers.held_store import CASES, NEVER_SWEPT, START, held_store, pull
@@ -32,49 +31,67 @@ from udfs.pull.pull_request_hold import NEVER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-QUEUE = "t@0"
-
-
-def kept(seq: int, wakes: int) -> Row:
-    """A pull as the state gets it."""
-    values = dict.fromkeys(KEPT) | {"topic": "t", "queueId": 0, "seq": seq, "sourceDigest": "file"}
-    return Row(**values, wakes=wakes)
+    from pyspark.sql.streaming.state import GroupState
 
 
-def table_of_pulls() -> TwsTester:
-    return TwsTester(PullRequestTable(), timeMode="EventTime", eventTimeExtractor=lambda _: NEVER)
+class State:
+    """The state of pulls that are kept together, as Spark gives it."""
+
+    def __init__(self) -> None:
+        self.now, self.timeout = 0, NEVER
+        self.get: tuple[str] | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.get is not None
+
+    def getCurrentWatermarkMs(self) -> int:
+        return self.now
+
+    def update(self, value: tuple[str]) -> None:
+        self.get = value
+
+    def remove(self) -> None:
+        self.get = None
+
+    def setTimeoutTimestamp(self, moment: int) -> None:
+        assert moment >= max(self.now, 1), "Spark refuses it"
+        self.timeout = moment
+
+    def released(self, came: Iterable[tuple[int, int]] = ()) -> list[int]:
+        """The pulls that are released when pulls have come, each with a moment."""
+        self.timeout = NEVER  # as Spark forgets it before each call
+        rows = pd.DataFrame([(wakes, str(pull)) for pull, wakes in came], columns=["wakes", "pull"])
+        return sorted(int(pull) for frame in hold(("file", 0), iter([rows]), cast("GroupState", self)) for pull in frame["pull"])
+
+    def released_by(self, now: int) -> list[int]:
+        """The pulls that are released when the clock stands at a time: none where Spark does not call."""
+        self.now = now
+        return self.released() if self.exists and self.timeout < now else []
 
 
-def numbers(rows: Any) -> list[int]:
-    """The numbers of pulls that the tester gives, as rows: only a state on pandas gives a frame."""
-    return [row["seq"] for row in rows]
-
-
-@given(st.lists(st.tuples(st.lists(st.integers(1, 30), max_size=4), st.integers(1, 10)), max_size=6))
+@given(st.lists(st.tuples(st.lists(st.integers(2, 30), max_size=4), st.integers(1, 10)), max_size=6))
 def test_each_pull_is_given_out_once_at_the_first_time_that_is_not_before_its_moment(batches: list[tuple[list[int], int]]) -> None:
-    tester, now, count = table_of_pulls(), 0, 0
+    state, now, count = State(), 0, 0
     expected: list[tuple[int, int]] = []  # pull, and its moment
     for moments, passes in batches:
         came = [(count + number, moment) for number, moment in enumerate(moments)]
         count += len(came)
-        assert sorted(numbers(tester.test(QUEUE, [kept(*one) for one in came]))) == [pull for pull, moment in came if moment <= now]
+        assert not came or state.released(came) == [pull for pull, moment in came if moment <= now]
         expected += [one for one in came if one[1] > now]
         now += passes
-        assert sorted(numbers(tester.setWatermark(now))) == [pull for pull, moment in expected if moment <= now]
+        assert state.released_by(now) == [pull for pull, moment in expected if moment <= now]
         expected = [one for one in expected if one[1] > now]
-    assert sorted(numbers(tester.setWatermark(now + 30))) == [pull for pull, _ in expected]
-    assert not tester.peekMapState("pullRequestTable", QUEUE)
+    assert state.released_by(now + 30) == [pull for pull, _ in expected]
+    assert not state.exists
 
 
 def test_the_least_moment_of_a_pull_counts_and_what_is_never_woken_is_not_kept() -> None:
-    tester = table_of_pulls()
-    assert numbers(tester.test(QUEUE, [kept(1, 20), kept(1, 10), kept(1, NEVER), kept(2, NEVER)])) == [2]
-    assert numbers(tester.setWatermark(9)) == []
-    woken: Any = tester.setWatermark(10)
-    [row] = woken
-    assert (row["topic"], row["queueId"], row["seq"], row["sourceDigest"]) == ("t", 0, 1, "file")
-    assert numbers(tester.setWatermark(30)) == []
+    state = State()
+    assert state.released([(1, 20), (1, 10), (1, NEVER), (2, NEVER)]) == [2]
+    assert state.released_by(9) == []
+    assert state.released_by(10) == [1]
+    assert not state.exists
 
 
 @pytest.mark.parametrize(
