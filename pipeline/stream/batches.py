@@ -115,13 +115,13 @@ class Batches(RunBatches):
         contents = contents_here(small.rows, self._entries_a_file(lake), self.settings_of)
         with suppress(NoSessionError):
             small.require_answers(contents)
-            if not self.run.hold:
-                self._commit(lake, small, contents, started, number)
-                return True
-            due = self._kept.due(lake, small.rows, contents)
-            small = DriverRows(self.run, due.rows)
-            self._commit(lake, small, contents_here(due.rows, self._entries_a_file(lake), self.settings_of), started, number)
-            self._kept.committed(due)
+            due = self._kept.due(lake, small.rows, contents) if self.run.hold else None
+            if due is not None:
+                small = DriverRows(self.run, due.rows)
+                contents = contents_here(due.rows, self._entries_a_file(lake), self.settings_of)
+            self._commit(lake, small, contents, started, number)
+            if due is not None:
+                self._kept.committed(due)
             return True
         return False
 
