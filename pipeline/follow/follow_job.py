@@ -17,6 +17,7 @@ from pipeline.lake.session import register_source
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.store_settings import store_settings
+from pipeline.stream.batch_work import old_objects_kept
 from pipeline.stream.stream_job import until_ended
 from pipeline.stream.stream_run import SPARK
 from store_format.errors import without_credentials
@@ -46,8 +47,10 @@ def follow(
     report.report(batches.done)
     failed = True
     try:
-        query = _started(_imported(lake, batches, settings), batches, checkpoint, settings, once=once, trigger_seconds=trigger_seconds)
-        until_ended(query, batches, lambda: report.report(batches.done))
+        imported = _imported(lake, batches, settings)
+        with old_objects_kept():
+            query = _started(imported, batches, checkpoint, settings, once=once, trigger_seconds=trigger_seconds)
+            until_ended(query, batches, lambda: report.report(batches.done))
         failed = False
     finally:
         report.end(batches.done, failed=failed)

@@ -24,8 +24,8 @@ from pipeline.tasks.work import NoSessionError
 from udfs.pull.codes import ResponseCode
 from udfs.pull.pull_request_hold import NEVER
 
-# pulls whose moments the driver finds, one after the other: in about five seconds
-MOST_HELD = 20_000
+# segments of entries by which the driver finds the moments of pulls, one after the other: in two to eleven seconds
+MOST_RUNS = 20_000
 # columns of the properties of a segment's messages that `Waking.moment` needs, by their names there
 _OF_PART = {"partFirstOffset": "firstQueueOffset", "lengths": "lengths", "properties": "properties"}
 
@@ -56,10 +56,10 @@ def when_woken_here(broker: OpenedBroker, held: pa.Table, *, settings: BrokerSet
         settings: of the broker.
 
     Raises:
-        NoSessionError: they are more than MOST_HELD, or only Spark reads the tables.
+        NoSessionError: they wait for messages of more than MOST_RUNS segments together, or only Spark reads the tables.
     """
-    if len(held) > MOST_HELD:
-        raise NoSessionError(f"more than {MOST_HELD:,} pulls are held")
+    if not len(held):
+        return {}
     pull, polling = settings.pull_settings(), Polling.of(settings)
     waking = Waking(filter_rules(broker, pull), polling, with_extension=pull.enable_consume_queue_ext)
     looks = pulls_into_messages(held, pull).to_pylist()
@@ -104,11 +104,10 @@ def _without_never_woken(answers: pa.Table) -> pa.Table:
     never = pc.fill_null(pc.equal(answers["wokenMillis"], NEVER), fill_value=False)
     if not pc.any(never).as_py():
         return answers
-    rows = answers.to_pylist()
-    for row, is_never in zip(rows, never.to_pylist(), strict=True):
-        if is_never:
-            row.update({name: None for name in row if name not in OF_REQUEST} | {"error": NEVER_WOKEN})
-    return pa.Table.from_pylist(rows, answers.schema)
+    others = {name: pa.scalar(None, answers.schema.field(name).type) for name in answers.column_names if name not in OF_REQUEST}
+    others["error"] = pa.scalar(NEVER_WOKEN)
+    columns = [pc.if_else(never, others[name], answers[name]) if name in others else answers[name] for name in answers.column_names]
+    return pa.table(columns, answers.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +125,8 @@ class _Wait:
 def _moments(rows: StoredRows, waking: Waking, polling: Polling, waits: Sequence[_Wait]) -> dict[int, int]:
     indexes = rows.times({wait.queue for wait in waits})
     runs = [[(*wait.queue, run) for run in _runs_of_wait(polling, wait.pull, indexes.get(wait.queue, ()))] for wait in waits]
+    if sum(max(len(some), 1) for some in runs) > MOST_RUNS:
+        raise NoSessionError(f"more than {MOST_RUNS:,} pulls wait, or wait long")
     keys = {key for some in runs for key in some}
     segments, stamps = rows.segments(keys), rows.stamps(keys)
     properties = rows.properties({key for wait, some in zip(waits, runs, strict=True) if wait.looks for key in some})

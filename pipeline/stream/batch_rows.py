@@ -33,6 +33,8 @@ from pipeline.stream.stream_run import StreamRun
 
 # most rows of a batch that the driver answers: about 60 MB
 MOST_ROWS = 1 << 18
+# most characters of their filters and configurations
+_MOST_TEXTS = 1 << 26
 NO_TIMEOUT: Final = f"%s, line %s: expected {TIMEOUT_NEEDED}, found none"
 NO_TIME: Final = '%s, line %s: expected a "timestamp" in ms in the request, for --at request-time, found none'
 
@@ -116,7 +118,7 @@ def _digest_of_file(digests: Mapping[int, str]) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class DriverRows:
-    """Rows of STREAM_SCHEMA with a requestId on the driver, without frames and heartbeats; if pulls are held, the due ones of KeptPulls."""
+    """Rows of STREAM_SCHEMA with a requestId on the driver, without frames and heartbeats; if pulls are held, with a wokenMillis."""
 
     run: StreamRun
     rows: pa.Table
@@ -127,13 +129,13 @@ class DriverRows:
 
         If pulls are held, Spark keeps the batch: it is to be computed as a whole, since its tasks write the state of the stream.
         """
-        if run.hold and batch.count() > MOST_ROWS:
+        if run.hold and not _is_small(batch):
             return None
         found = (batch if run.hold else batch.limit(MOST_ROWS + 1)).toArrow()
         if len(found) > MOST_ROWS or found["frame"].null_count < len(found):
             return None
         rows = found.filter(pc.or_(pc.is_valid(found["topic"]), pc.is_valid(found["error"])))
-        ids = request_ids(rows["sourceDigest"], pa.array(rows["seq"].to_numpy() % LINES_A_FILE))
+        ids = request_ids(rows["sourceDigest"], pc.bit_wise_and(rows["seq"], pa.scalar(LINES_A_FILE - 1)))
         checked = _checked(rows, run).append_column("requestId", ids)
         return cls(run, checked)
 
@@ -178,6 +180,13 @@ class DriverRows:
         bad = _with_errors(self.rows, errors).filter(pc.is_valid(errors))
         names = [name for name in BAD_REQUEST.names if name != "brokerName"]
         return bad.select(names).append_column("brokerName", pa.repeat(self.run.broker, len(bad))).select(BAD_REQUEST.names)
+
+
+def _is_small(batch: DataFrame) -> bool:
+    """Whether the driver answers a batch that Spark keeps; in a batch with few new requests, many older ones may be released."""
+    texts = [F.coalesce(F.length(name), F.lit(0)) for name in ("expression", "config")]
+    found = batch.agg(F.count("*").alias("rows"), F.sum(texts[0] + texts[1]).alias("texts")).first()
+    return found is not None and found["rows"] <= MOST_ROWS and (found["texts"] or 0) <= _MOST_TEXTS
 
 
 def _checked(rows: pa.Table, run: StreamRun) -> pa.Table:

@@ -19,6 +19,17 @@ class StoppedError(Exception):
     """The stream was stopped before this batch."""
 
 
+@contextmanager
+def old_objects_kept() -> Iterator[None]:
+    """For the block, Python looks for objects to free only among new ones, so that batches hardly wait for it."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 @dataclass(slots=True, kw_only=True)
 class BatchWork:
     """State of the work on the batches of a stream.
@@ -52,8 +63,8 @@ class BatchWork:
             self.failed = error
             raise
         finally:
-            self.working = False
             gc.collect()
+            self.working = False
 
     def newest_lake(self, spark: SparkSession) -> Lake:
         """The lake, read at its newest version; the first call opens it and calls `look_back`."""

@@ -10,7 +10,7 @@ import datetime as dt
 import random
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -61,11 +61,11 @@ class Batches(RunBatches):
     _bounds: DataFrame | None = None
     _last: int = -1
     _goes_on: bool = False
-    _kept: KeptPulls = field(init=False)
+    _waiting: KeptPulls = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin without kept pulls."""
-        self._kept = KeptPulls(self.run)
+        self._waiting = KeptPulls(self.run)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Answer and commit a batch; of a batch that was committed before a restart, only the requests without an answer."""
@@ -100,12 +100,14 @@ class Batches(RunBatches):
         """Answer a batch and commit it, on the driver where it is small, and no new request of it may have an answer already."""
         started, again = self.now(), number <= self._last or self._goes_on
         is_small = not again and newest_bytes(self.requests) <= _SMALL_BYTES
-        if is_small and not self.run.hold and self._is_answered_here(lake, batch, started, number):
-            return
-        with kept(batch) as rows:
-            if not (is_small and self.run.hold and self._is_answered_here(lake, rows, started, number)):
-                known = again or (self.run.hold and self.run.store != store_versions(lake))
+        # the tasks of a query that holds pulls write its state: they run once, and all of them
+        with kept(batch) if self.run.hold else nullcontext(batch) as rows:
+            if is_small and self._is_answered_here(lake, rows, started, number):
+                return
+            known = again or (self.run.hold and self.run.store != store_versions(lake))
+            with kept(rows):
                 self._answer_on_spark(lake, rows, started, number, known=known)
+            self._waiting.forget()
 
     def _is_answered_here(self, lake: Lake, batch: DataFrame, started: dt.datetime, number: int) -> bool:
         """Answer a batch on the driver and commit it; False where Spark has to answer it."""
@@ -115,13 +117,13 @@ class Batches(RunBatches):
         contents = contents_here(small.rows, self._entries_a_file(lake), self.settings_of)
         with suppress(NoSessionError):
             small.require_answers(contents)
-            due = self._kept.due(lake, small.rows, contents) if self.run.hold else None
+            due = self._waiting.due(lake, small.rows, contents) if self.run.hold else None
             if due is not None:
                 small = DriverRows(self.run, due.rows)
                 contents = contents_here(due.rows, self._entries_a_file(lake), self.settings_of)
             self._commit(lake, small, contents, started, number)
             if due is not None:
-                self._kept.committed(due)
+                self._waiting.committed(due)
             return True
         return False
 

@@ -6,6 +6,7 @@ state releases is due only if it waited.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +17,6 @@ import pyarrow.compute as pc
 from pipeline.lake.lake import Lake
 from pipeline.replay.driver_held_pulls import held_here, when_woken_here, with_woken
 from pipeline.replay.held_pulls import may_wait_here
-from pipeline.requests.request_lines import REQUEST_ARROW
 from pipeline.schema.tables import PULL_RESPONSE
 from pipeline.settings.settings import BrokerSettings
 from pipeline.stream.batch_contents import Contents
@@ -26,7 +26,7 @@ from pipeline.stream.stream_run import StreamRun
 
 @dataclass(slots=True)
 class KeptPulls:
-    """The pulls that Spark's state keeps, by requestId, and whether each waits; without those of before the start of the process."""
+    """Whether the pulls that Spark's state keeps wait, by requestId; of those that came in batches of the driver since the start."""
 
     run: StreamRun
     _waits: dict[str, bool] = field(default_factory=dict)
@@ -57,14 +57,18 @@ class KeptPulls:
         for one in due.released:
             self._waits.pop(one, None)
 
+    def forget(self) -> None:
+        """Forget all pulls, since Spark has answered a batch and may have released some."""
+        self._waits.clear()
+
     def _due(self, lake: Lake, requests: pa.Table, settings: BrokerSettings) -> DuePulls:
         broker, released = self.run.opened(lake), requests["released"]
-        held = held_here(broker, requests.select(REQUEST_ARROW.names), settings=settings.pull_settings())
+        held = held_here(broker, requests, settings=settings.pull_settings())
         waits = pc.is_in(requests["seq"], held)
         ids, is_kept = requests["requestId"], pc.and_(pc.invert(released), may_wait_here(requests))
         fresh = dict(zip(ids.filter(is_kept).to_pylist(), waits.filter(is_kept).to_pylist(), strict=True))
         gone = ids.filter(released).to_pylist()
-        waited = self._waited(lake, gone, self._waits | fresh)
+        waited = self._waited(lake, gone, ChainMap(fresh, self._waits))
         due = pc.if_else(released, pc.is_in(ids, pa.array(waited, pa.string())), pc.invert(waits))
         woken = when_woken_here(broker, requests.filter(pc.and_(pc.and_(due, released), waits)), settings=settings)
         return DuePulls(with_woken(requests.filter(due), woken), fresh, gone)

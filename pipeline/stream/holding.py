@@ -44,7 +44,7 @@ KEPT: Final = {
     "config": "STRING",
 }
 KEPT_SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in KEPT.items())
-# the pulls of so many lines of a file are kept together, whatever their queues: less than a MiB
+# the pulls of so many lines of a file are kept together, whatever their queues: half a MB without long filters and configurations
 _LINES_TOGETHER = 1 << 10
 # the pulls that are kept together: a JSON object with the moment, ms, by pull; Spark 4.2.0 does not read the type of an array here
 _STATE = "kept STRING"

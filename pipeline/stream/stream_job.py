@@ -10,7 +10,6 @@ the batch had died before its commit.
 from __future__ import annotations
 
 import datetime as dt
-import gc
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.session import register_source
 from pipeline.schema import tables as t
-from pipeline.stream.batch_work import BatchWork, StoppedError, Streamed
+from pipeline.stream.batch_work import BatchWork, StoppedError, Streamed, old_objects_kept
 from pipeline.stream.batches import Batches, retry_on_conflict
 from pipeline.stream.captured_batches import CapturedBatches, committed_runs
 from pipeline.stream.holding import with_released
@@ -74,8 +73,9 @@ def run_stream(
     report.begin()
     lake.spark.streams.addListener(report.listener)
     try:
-        query = _started(requests, run, checkpoint, batches, once=once, trigger_seconds=trigger_seconds)
-        wait_for_end(query, batches, report)
+        with old_objects_kept():
+            query = _started(requests, run, checkpoint, batches, once=once, trigger_seconds=trigger_seconds)
+            wait_for_end(query, batches, report)
     finally:
         lake.spark.streams.removeListener(report.listener)
     if batches.done.batches:
@@ -104,7 +104,6 @@ def until_ended(query: StreamingQuery, batches: BatchWork, report_events: Callab
     Raises:
         Exception: the error that ended the query.
     """
-    gc.freeze()  # what a process has by now stays: batches look only for what they leave
     try:
         while not query.awaitTermination(_LOOK_SECONDS):
             report_events()
