@@ -118,7 +118,7 @@ def _digest_of_file(digests: Mapping[int, str]) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class DriverRows:
-    """Rows of STREAM_SCHEMA with a requestId on the driver, without frames and heartbeats; of held pulls the due ones, with a wokenMillis."""
+    """Rows of STREAM_SCHEMA with a requestId on the driver, without frames and heartbeats; of held pulls only those that are due."""
 
     run: StreamRun
     rows: pa.Table
