@@ -134,7 +134,7 @@ def told(spark: SparkSession, lake: Path, broker: str) -> list[tuple[str, ...]]:
 def test_no_imported_store_breaks_one(spark: SparkSession, stores: Path, tmp_path: Path, name: str) -> None:
     import_as(spark, tmp_path / "lake", stores / name, "found", as_found=True)
     assert told(spark, tmp_path / "lake", "found") == []
-    if recovery(name)["start"] == "ok":
+    if recovery(name).get("start") == "ok":  # not so where the load refuses the store
         import_as(spark, tmp_path / "lake", stores / name, "started")
         assert told(spark, tmp_path / "lake", "started") == []
 
