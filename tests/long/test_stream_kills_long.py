@@ -73,7 +73,8 @@ def test_streams_that_hold_pulls_and_are_killed_again_and_again_answer_each_once
         options = ("--at", "request-time", "--hold", "--trigger", "0", "--max-files", "1")
         dying.append(Dying(lake, checkpoint, ["stream", *map(str, of_stream), *options]))
     found = Counter[str]()
-    while found.total() < 30:
+    # the writes of small batches are short: it may take many kills until one of them is met
+    while found.total() < 30 or (len(found) < 3 and found.total() < 200):
         found += places(kill_together(dying, tmp_path / "killed.err", chance))
         for stream in dying:
             assert_nothing_twice(stream)
@@ -84,7 +85,7 @@ def test_streams_that_hold_pulls_and_are_killed_again_and_again_answer_each_once
         assert len({row["requestId"] for row in rows}) == len(rows)
         assert sorted(map(told, rows), key=repr) == sorted((case[1:] for case in CASES), key=repr)
     print(f"{found.total()} streams that hold were killed: {found}", file=sys.__stderr__)
-    assert len(found) > 1, found  # the writes of small batches are short
+    assert len(found) > 2, found
 
 
 def test_followers_killed_again_and_again_have_what_an_import_gives(

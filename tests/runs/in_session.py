@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import pytest
     from pyspark.sql import SparkSession
 
+# options that ask for Spark where the driver would do small work alone
+ON_SPARK = ("--conf", "spark.ui.enabled=false")
 # arguments -> exit code, stdout, stderr
 Pullsim = Callable[..., tuple[int, str, str]]
 

@@ -15,7 +15,7 @@ from pipeline.capture import captured_answers
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.tasks.work import NoSessionError
 from pullsim import open as open_lake
-from tests.runs.in_session import Pullsim, pullsim_in
+from tests.runs.in_session import ON_SPARK, Pullsim, pullsim_in
 from tests.runs.sampling import sampled, slow_proof
 from tests.truth.captured import CAPTURES, unpack
 from tests.truth.golden import needs_golden
@@ -23,7 +23,6 @@ from tests.truth.golden import needs_golden
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 # the driver answers, and Spark where it is asked for
-ON_SPARK = ["--conf", "spark.ui.enabled=false"]
 ENGINES = [pytest.param([], id="driver"), pytest.param(ON_SPARK, id="Spark", marks=slow_proof)]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.makers.made_store import Record, make_store
-from tests.runs.in_session import Pullsim, pullsim_in
+from tests.runs.in_session import ON_SPARK, Pullsim, pullsim_in
 from tests.runs.replaying import DEMO_TRACE, Line, all_lines, demo_data, lake_of
 from tests.runs.sampling import slow_proof
 
@@ -31,7 +31,7 @@ RECORDED = (
 )
 T0 = 1_650_000_000_000
 # the driver explains, and Spark where it is asked for
-ENGINES = [pytest.param([], id="driver"), pytest.param(["--conf", "spark.ui.enabled=false"], id="Spark", marks=slow_proof)]
+ENGINES = [pytest.param([], id="driver"), pytest.param(ON_SPARK, id="Spark", marks=slow_proof)]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.questions.what_if import notes_on
 from tests.makers.made_store import Record, make_store
-from tests.runs.in_session import Pullsim, pullsim_in
+from tests.runs.in_session import ON_SPARK, Pullsim, pullsim_in
 from tests.runs.replaying import Line, all_lines, lake_of, write_lines
 from tests.runs.sampling import slow_proof
 from tests.truth.golden import golden, needs_golden
@@ -37,7 +37,7 @@ FIELDS = (
     "messages",
 )
 # the driver answers, and Spark where it is asked for
-ENGINES = [pytest.param([], id="driver"), pytest.param(["--conf", "spark.ui.enabled=false"], id="Spark", marks=slow_proof)]
+ENGINES = [pytest.param([], id="driver"), pytest.param(ON_SPARK, id="Spark", marks=slow_proof)]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings
 from tests.makers.held_store import CASES, MESSAGES, NEVER_SWEPT, START, held_store, pull
 from tests.makers.lakes import import_as
-from tests.runs.in_session import Pullsim, pullsim_in
+from tests.runs.in_session import ON_SPARK, Pullsim, pullsim_in
 from tests.runs.replaying import write_lines
 from tests.truth.golden_holds import store_of
 from udfs.filters.bloom_filter import BloomFilter
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 # the driver answers, and Spark where it is asked for
-ON_SPARK = ("--conf", "spark.ui.enabled=false")
 in_both_ways = pytest.mark.parametrize("engine", [(), ON_SPARK], ids=["driver", "Spark"])
 
 

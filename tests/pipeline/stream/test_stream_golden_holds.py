@@ -18,7 +18,7 @@ from pipeline.stream import batches
 from pipeline.stream.batches import Batches
 from tests.makers.held_store import START
 from tests.makers.lakes import import_as
-from tests.runs.in_session import Pullsim, pullsim_in
+from tests.runs.in_session import ON_SPARK, Pullsim, pullsim_in
 from tests.runs.replaying import write_lines
 from tests.runs.sampling import slow_proof
 from tests.runs.streamed_answers import answered
@@ -34,8 +34,6 @@ QUEUES = 4
 # what a request of a file cannot say: a group's registration, what changes while a pull waits, a check that comes before the store
 OPS = {"topic", "group", "send", "brokerConfig", "syncHoldTick", "pull", "expectNoResponse", "holdCount", "await", "sleep", "disconnect"}
 SETTINGS = {"longPollingEnable", "shortPollingTimeMills", "enablePropertyFilter"}
-# the driver answers, and Spark where it is asked for
-ON_SPARK = ("--conf", "spark.ui.enabled=false")
 NOT_COMPILED = "hold_bad_sql_wakes_on_anything"  # the checks hand the store no filter then
 
 

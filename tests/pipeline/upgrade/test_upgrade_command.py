@@ -17,7 +17,7 @@ from store_format.remoting.command import SerializeType
 from tests.makers.captured_runs import store_with_topics
 from tests.makers.recorded_pulls import capture_of, conversation, recorded
 from tests.models.without_spark import NUMBERS
-from tests.runs.in_session import NotHeard, Pullsim, pullsim_in
+from tests.runs.in_session import ON_SPARK, NotHeard, Pullsim, pullsim_in
 from tests.runs.replaying import NOON, Line, all_lines, write_lines
 from tests.runs.sampling import slow_proof
 from tests.truth import golden, golden5
@@ -35,8 +35,6 @@ COMMITTED = {"g-past": (12, 7), "g-gone": (5, 0), "g-fine": (0, 20)}
 # slaveReadEnable is not set, so that no client sees the suggestion
 UNSEEN = ("suggestPullingFromSlave", "exceptionClass", "diskFallBehind", "msgCount4Commercial")
 BETWEEN = ("--from", "4.9.3", "--to", "5.5.0")
-# with it, Spark does what the driver would do
-SPARK = ("--conf", "spark.ui.enabled=false")
 
 
 def queues_of(recorded: dict[str, Any]) -> dict[tuple[str, int], tuple[int, int]]:
@@ -208,7 +206,7 @@ def test_pulls_by_rule_are_given_as_csv(pullsim: Pullsim, place: Path, tmp_path:
     assert out.splitlines() == ["rule,4.9.3,4.9.8,pulls"]
 
 
-@pytest.mark.parametrize("engine", [(), pytest.param(SPARK, marks=slow_proof)], ids=["driver", "spark"])
+@pytest.mark.parametrize("engine", [(), pytest.param(ON_SPARK, marks=slow_proof)], ids=["driver", "spark"])
 def test_an_explanation_names_the_rule_that_differs(pullsim: Pullsim, place: Path, engine: tuple[str, ...]) -> None:
     queue, offset = COMMITTED["g-past"]
     pull = ("explain", "--lake", place / "lake", "--group", "g", "--topic", TOPIC, "--queue", queue, *engine, "--offset", offset)
@@ -231,7 +229,7 @@ def test_spark_tells_what_the_driver_tells(
     if asked != "made":
         lines = [line | {"request": line["request"] | {"timestamp": number}} for number, (line, _) in enumerate(answered)]
         words += ["--requests", write_lines(tmp_path / "asked.jsonl", lines), "--at", asked]
-    by_driver, by_spark = pullsim(*words), pullsim(*words, *SPARK)
+    by_driver, by_spark = pullsim(*words), pullsim(*words, *ON_SPARK)
     assert "pulls" in json.loads(by_driver[1])
     assert by_spark == by_driver
 
@@ -246,7 +244,7 @@ def test_spark_compares_captured_pulls_as_the_driver_does(
         code, _, err = pullsim(*words, "--lake", tmp_path / "lake")
         assert code == 0, err
     upgrade = ("upgrade", "--lake", tmp_path / "lake", *BETWEEN, "--format", "json")
-    by_driver, by_spark = pullsim(*upgrade), pullsim(*upgrade, *SPARK)
+    by_driver, by_spark = pullsim(*upgrade), pullsim(*upgrade, *ON_SPARK)
     assert json.loads(by_driver[1])["pulls"]["source"] == "captured"
     assert by_spark == by_driver
 
