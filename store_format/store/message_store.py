@@ -230,7 +230,7 @@ class MessageStore(Generic[AnyFiles]):
         else:
             log = self._recovered_log(reached)
             self.log.files = keep_files(self.files, (COMMIT_LOG,), self.log.files, log.files)
-            if reached >= log.max_offset or (self._by_queues and self.is_aborted):
+            if (self._max_physic_offset() if self._by_queues else reached) >= log.max_offset:
                 for queue in self.queues.values():
                     queue.truncate_dirty_logic_files(self.files, log.max_offset)
         self._recover_topic_queue_table()

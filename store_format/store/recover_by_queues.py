@@ -1,12 +1,13 @@
 """Recovers the commit log as a 5.5.0 broker does: the walk over the log starts near the end of the consume queues.
 
-Broker source (5.5.0): CommitLog.recoverNormally, recoverAbnormally, isMappedFileMatchedRecover; and its part in
-ConsumeQueueStore and IndexService.
+Broker source (5.5.0): CommitLog.recoverNormally, recoverAbnormally, isMappedFileMatchedRecover; ConsumeQueueStore.truncateDirty;
+and its part in IndexService.
 Rule: the walk begins at the newest file whose first message lies at or before an offset, or was stored at or before a time. Only the newest
 commitLogRecoverMaxNum files are searched; if no file matches, the walk begins at the oldest of these files. After a clean shutdown the walk
 dispatches the messages past the queues' end.
 Surprises: the queues' end is the end of a message, and a message that begins exactly there is not dispatched: its queue loses it. Where all
-queues are missing, no file matches, so messages in files before the newest commitLogRecoverMaxNum get no entries.
+queues are missing, no file matches, so messages in files before the newest commitLogRecoverMaxNum get no entries. Whether the queues are
+cut at the log's end is asked after dispatching: a queue that was damaged at its start keeps former entries behind the dispatched ones.
 """
 
 from __future__ import annotations

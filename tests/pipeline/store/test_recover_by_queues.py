@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from store_format.layout import TRANSACTION_ROLLBACK_TYPE
 from store_format.record.message import Host, Message, encode
 from store_format.store.checkpoint import decode_checkpoint, encode_checkpoint
 from store_format.store.recover_by_queues import Seam
+from tests.makers.lakes import LOG_FILE, QUEUE_FILE, tiny_store
 from tests.truth.golden5 import needs_golden5, recoveries, recovery, store_of, without_own_files
 
 HOST = Host(address=bytes([127, 0, 0, 1]), port=10911)
@@ -31,6 +33,18 @@ def test_a_store_recovers_as_in_5_5_0(archive: str, name: str, stores: Path) -> 
     settings = BrokerSettings.from_sources(header={"rulesVersion": recorded["version"]} | recorded["config"])
     told: dict[str, Any] = json.loads(json.dumps(run_recover(str(store), settings=settings)))
     assert without_own_files(told) == without_own_files(recorded)
+
+
+def test_queues_are_cut_if_they_reach_the_end_after_dispatching(tmp_path: Path) -> None:
+    """What a broker 5.5.0 told of this store: c2 is dispatched to the place of c0, and the former entries behind it count again."""
+    store = tiny_store(tmp_path / "store", [(name, 0) for name in "abc"])
+    for damaged in "bc":
+        with (store / "consumequeue" / damaged / "0" / f"{0:020}").open("r+b") as file:
+            file.write(struct.pack(">q", -(2**63)))
+    sizes = {"mappedFileSizeCommitLog": LOG_FILE, "mappedFileSizeConsumeQueue": QUEUE_FILE}
+    told = run_recover(str(store), settings=BrokerSettings.from_sources(header={"rulesVersion": "5.5.0"} | sizes))
+    assert told["redispatchedInLoad"] == 1
+    assert [(queue["topic"], queue["maxOffsetInQueue"]) for queue in told["afterLoad"]["queues"]] == [("a", 3), ("b", 3), ("c", 3)]
 
 
 def log_of(count: int, *, body: bytes = b"body") -> tuple[list[MappedFile], dict[str, np.ndarray[Any, np.dtype[np.uint8]]]]:
