@@ -24,6 +24,8 @@ from tests.truth.places import PROJECT
 _TRACED = ("store_format", "udfs", "pipeline", "dpkt", "lark")
 # s that an input may take before the whole run ends, and the memory that ends it, MiB
 _TIMEOUT, _MEMORY = 120, 4096
+# bytes that most inputs have at most, as a multiple of the longest seed, and the least of it; one of 64 inputs may be as long as any
+_USUAL, _LEAST, _LONG = 2, 1024, 64
 
 
 def _with_kernels() -> Iterator[str]:
@@ -77,12 +79,16 @@ class GuidedFuzzer:
         """An input after a change: by libFuzzer, or by the damage that files of a broker suffer."""
         digits = random.Random(seed)
         head, content = raw[:1] or b"\0", raw[1:]
+        target = ft.TARGETS[self._names[head[0] % len(self._names)]]
+        seeds = target.seeds()
+        if digits.randrange(_LONG):
+            longest = min(longest, max(_USUAL * max(map(len, seeds)), _LEAST))
+            content = content[:longest]
         if digits.random() < 0.5:
             return head + bytes(atheris.Mutate(content, longest - 1))
-        target = ft.TARGETS[self._names[head[0] % len(self._names)]]
         damaged = bytearray(content)
         for _ in range(digits.choice([1, 1, 2, 3])):
-            fuzzing.damage(digits, damaged, target.seeds(), target.words)
+            fuzzing.damage(digits, damaged, seeds, target.words)
         return (head + bytes(damaged))[:longest]
 
 
