@@ -32,6 +32,7 @@ from pipeline.commands import (  # noqa: F401 (they add their commands)
     file_commands,
     import_commands,
     lag_commands,
+    lake_commands,
     listing_commands,
     question_commands,
     replay_commands,

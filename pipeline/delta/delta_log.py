@@ -12,11 +12,14 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from pipeline.delta.damaged_files import RESTORE
+from pipeline.files.object_store import is_s3
 from pipeline.files.store_files import filesystem_of
 from store_format.errors import StoreError, shown
 
 # table property with the id of the run that created or altered the table; other writes have the run's id in the commit's userMetadata
 RUN_PROPERTY = "pullsim.runId"
+# the newest version that this process has seen of a table, by the table's path
+_SEEN: dict[str, int] = {}
 
 
 def _log_folder(path: str) -> tuple[pafs.FileSystem, str]:
@@ -31,11 +34,28 @@ def is_empty(path: str) -> bool:
 
 
 def delta_version(path: str) -> int | None:
-    """The newest version of the Delta table at `path`; None where there is no table."""
+    """The newest version of the Delta table at `path`; None where there is no table.
+
+    The log's folder is listed once. Later calls look for the commits after the last one seen, as a stream asks for each of its batches.
+    """
     filesystem, folder = _log_folder(path)
-    found = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-    versions = [int(name[:20]) for name in (info.base_name for info in found) if name.endswith(".json") and name[:20].isdigit()]
-    return max(versions, default=None)
+    newest = _last_commit_from(filesystem, folder, _SEEN[path]) if path in _SEEN else None
+    if newest is None:
+        found = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+        versions = [int(name[:20]) for name in (info.base_name for info in found) if name.endswith(".json") and name[:20].isdigit()]
+        newest = max(versions, default=None)
+    # S3 takes more requests for an object that is missing than for a list
+    if newest is not None and not is_s3(path):
+        _SEEN[path] = newest
+    return newest
+
+
+def _last_commit_from(filesystem: pafs.FileSystem, folder: str, version: int) -> int | None:
+    """The last version of a log by the commits from `version` on; None where that one is missing, as in a new table of the same path."""
+    newest = None
+    while filesystem.get_file_info(f"{folder}/{version:020d}.json").is_file:
+        newest, version = version, version + 1
+    return newest
 
 
 def _commit_info(path: str, version: int) -> dict[str, Any]:

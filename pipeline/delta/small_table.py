@@ -118,6 +118,24 @@ def small_table(path: str, version: int, schema: pa.Schema) -> pa.Table | None:
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
+def greatest_row(path: str, version: int, schema: pa.Schema, column: str) -> pa.Table | None:
+    """The row that is greatest in a column of numbers, which no two rows share; no row where the table is empty.
+
+    Arguments, errors and None are as in `small_table`. Only files that may have the row, by their statistics, are read.
+    """
+    table = opened_table(path, version)
+    if table is None:
+        return None
+    files = added_files(table)
+    greatest = statistic(files, "max", column)
+    most = max((value for value in greatest if value is not None), default=None)
+    names = [name for name, value in zip(files["path"].to_pylist(), greatest, strict=True) if value in {None, most}]
+    parts = [_with_columns(_data_file(path, name), schema) for name in names]
+    rows = pa.concat_tables(parts) if parts else schema.empty_table()
+    values = rows[column].to_pylist()
+    return rows.slice(values.index(max(values)), 1) if values else rows
+
+
 def _data_file(path: str, name: str) -> pa.Table:
     filesystem, inside = filesystem_of(f"{path}/{name}")
     try:

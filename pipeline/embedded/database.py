@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache, cached_property
-from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 import duckdb
@@ -19,7 +18,7 @@ from deltalake.exceptions import DeltaError
 from sqlglot import exp
 
 from pipeline.delta.delta_log import delta_version
-from pipeline.delta.small_table import plain_message, small_table
+from pipeline.delta.small_table import plain_message
 from pipeline.embedded.opened_tables import (
     CONFIG,
     NotSupportedError,
@@ -34,9 +33,8 @@ from pipeline.embedded.table_functions import with_table_functions
 from pipeline.embedded.translation import BINARY_TEXT, TRANSLATED_CALLS, duckdb_sql, is_binary, parsed
 from pipeline.files.object_store import is_s3, require_bucket
 from pipeline.lake.asking import Row
-from pipeline.lake.committed import LakeVersion, lake_root, no_lake, require_tables_version, require_there
+from pipeline.lake.committed import LakeVersion, lake_root, newest_version, no_lake, require_there
 from pipeline.lake.lake_errors import LakeError
-from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import LAKE_VERSION, TABLES
 from pipeline.sql.definitions import body_of, documented
 from pipeline.sql.statements import VIEWS, view_sql
@@ -93,17 +91,14 @@ class EmbeddedLake:
         if by is None:
             raise no_lake(self.root)
         try:
-            rows = small_table(path, by, arrow_schema(LAKE_VERSION))
+            newest = newest_version(self.root, by)
         except (DeltaError, OSError, pa.ArrowInvalid) as error:
             raise LakeError(f"{path}: cannot read version {by} of the Delta table: {plain_message(error)}") from error
-        if rows is None:
+        if newest is None:
             raise NotSupportedError(f"the table {LAKE_VERSION.name} has features of Delta that only Spark reads")
-        needed = rows.select(["version", "tables", "tablesVersion"])  # times in Python import pandas
-        row = max(needed.to_pylist(), key=itemgetter("version"), default=None)
-        if row is None:
+        if not newest.version:
             raise no_lake(self.root)
-        require_tables_version(self.root, row["tablesVersion"] or 1)
-        return LakeVersion(row["version"], dict(row["tables"])), by
+        return newest, by
 
     def changes(self, stop: threading.Event) -> Iterator[EmbeddedLake]:
         """The lake at each of its new versions until `stop` is set."""

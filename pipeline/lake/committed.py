@@ -10,14 +10,21 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from pipeline.delta.delta_log import is_empty
+from pipeline.delta.small_table import greatest_row
 from pipeline.files.object_store import is_s3
 from pipeline.files.store_files import absolute_path, is_uri
 from pipeline.lake.lake_errors import LakeError, require_among
+from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import LAKE_VERSION, TABLES_VERSION
 
 # deltalake takes # and ? for the end of a path, and other letters are percent-encoded by some libraries only
 _NOT_ON_S3 = re.compile(r"[^A-Za-z0-9._~/=-]")
+
+# the columns that name a version
+_VERSION = pa.schema([arrow_schema(LAKE_VERSION).field(name) for name in ("version", "tables", "tablesVersion")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,34 @@ def require_tables_version(root: str, found: int) -> None:
     else:
         return
     raise LakeError(f"{root}: expected tables of version {TABLES_VERSION}, found {found}; {hint}")
+
+
+def newest_version(root: str, by: int) -> LakeVersion | None:
+    """The last committed version of a lake; None where only Spark reads the table lake_version.
+
+    Args:
+        root: path of the lake.
+        by: Delta version of lake_version.
+
+    Raises:
+        deltalake.exceptions.DeltaError, OSError, pyarrow.ArrowInvalid: the log or a data file cannot be read.
+        LakeError: its tables are of another version.
+    """
+    rows = greatest_row(f"{root}/{LAKE_VERSION.name}", by, _VERSION, "version")
+    return None if rows is None else version_of(root, rows)
+
+
+def version_of(root: str, rows: pa.Table) -> LakeVersion:
+    """The version of a lake by its row of lake_version; the empty lake where there is no row.
+
+    Raises:
+        LakeError: its tables are of another version.
+    """
+    row = next(iter(rows.to_pylist()), None)
+    if row is None:
+        return LakeVersion()
+    require_tables_version(root, row["tablesVersion"] or 1)
+    return LakeVersion(row["version"], dict(row["tables"]))
 
 
 def lake_root(path: str) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from operator import itemgetter
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -26,7 +25,7 @@ from pipeline.delta.delta_sql import delta
 from pipeline.delta.small_table import added_files, has_plain_path, opened_table, plain_message, small_table
 from pipeline.delta.table_rows import Wanted, rows_with
 from pipeline.files.store_files import is_uri
-from pipeline.lake.committed import LakeVersion, chosen_broker, lake_root, no_lake, require_tables_version, require_there
+from pipeline.lake.committed import LakeVersion, chosen_broker, lake_root, newest_version, no_lake, require_there, version_of
 from pipeline.lake.lake_errors import LakeConflictError, LakeError
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, LAKE_VERSION, Table
@@ -103,10 +102,11 @@ class Lake:
         if seen is None:
             return LakeVersion()
         if self._newest is None or self._newest[0] != seen:
-            row = max(self._rows_at(LAKE_VERSION, seen).to_pylist(), key=itemgetter("version"), default=None)
-            if row is not None:
-                require_tables_version(self.root, row["tablesVersion"] or 1)
-            self._newest = (seen, LakeVersion() if row is None else LakeVersion(row["version"], dict(row["tables"])))
+            with _named_in_errors(path, seen):
+                found = newest_version(self.root, seen) if has_plain_path(path) else None
+            if found is None:
+                found = version_of(self.root, self._rows_at(LAKE_VERSION, seen).sort_by([("version", "descending")]).slice(0, 1))
+            self._newest = (seen, found)
         return self._newest[1]
 
     def committed(self, version: LakeVersion, by: int) -> None:

@@ -1,0 +1,208 @@
+"""Vacuum: what no version of the lake needs goes, what one of the last hours needs stays, whatever run died or goes on."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.lake.lake import Lake, LakeError
+from pipeline.lake.lake_writer import LakeWriter
+from pipeline.lake.vacuum import Vacuumed, vacuum
+from pipeline.main import run
+from pipeline.schema import tables as t
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.settings.settings import BrokerSettings
+from tests.makers.lakes import contents, import_as, live_files, rows, tiny_store
+from tests.runs.importing import imported
+from tests.runs.replaying import NOON
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOUR = 3600
+QUEUES = [("TopicA", 0), ("TopicA", 1)]
+
+
+def import_here(lake: Path, store: Path) -> None:
+    imported(None, lake, store, broker="b", layout=None, settings=BrokerSettings.from_sources(), run_id="run", noon=NOON, by_spark=False)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A lake with one store, imported twice: each table was replaced once."""
+    store = tiny_store(tmp_path / "store", QUEUES)
+    for _ in range(2):
+        import_here(tmp_path / "lake", store)
+    return tmp_path / "lake"
+
+
+def age(lake: Path, hours: float) -> None:
+    """Make all files of a lake older, and the times of removals in the logs."""
+    for path in [path for path in lake.rglob("*") if path.is_file() and path.suffix != ".crc"]:
+        if path.parent.name == "_delta_log" and path.suffix == ".json":
+            older = re.sub(r'(?<="deletionTimestamp":)\d+', lambda found: str(int(found[0]) - int(hours * HOUR * 1000)), path.read_text())
+            path.write_text(older)
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        then = time.time() - hours * HOUR
+        os.utime(path, (then, then))
+
+
+def vacuumed(lake: Path, hours: int = 2, *, dry_run: bool = False) -> dict[str, Vacuumed]:
+    return {one.table: one for one in vacuum(str(lake), hours, now=dt.datetime.now(dt.UTC), dry_run=dry_run)}
+
+
+def files_of(lake: Path, pattern: str = "*.parquet") -> set[Path]:
+    return {path for path in lake.rglob(pattern) if path.parent.name != "_delta_log"}
+
+
+def needed(lake: Path) -> set[Path]:
+    """The files of all tables at the newest version of the lake, by Delta's protocol."""
+    at = dict(Lake(None, str(lake)).at.tables)
+    at["lake_version"] = max(int(path.stem) for path in (lake / "lake_version/_delta_log").glob("*.json"))
+    return {lake / name / path for name, version in at.items() for path in live_files(lake / name, version)}
+
+
+def test_replaced_files_go_and_the_rows_stay(lake: Path) -> None:
+    tables = dict(Lake(None, str(lake)).at.tables)
+    before = contents(lake, tables)
+    age(lake, 3)
+    told = vacuumed(lake, dry_run=True)
+    assert files_of(lake) > needed(lake)
+    assert vacuumed(lake) == told
+    assert files_of(lake) == needed(lake)
+    assert contents(lake, tables) == before
+    assert sum(one.files for one in told.values()) > 5
+    assert all(one.files == 0 for one in vacuumed(lake).values())
+
+
+def test_files_that_were_replaced_within_the_hours_stay(lake: Path) -> None:
+    there = files_of(lake)
+    age(lake, 1)
+    assert all(one.files == one.log_files == 0 for one in vacuumed(lake).values())
+    assert files_of(lake) == there
+
+
+def test_files_in_no_commit_go_once_they_are_old(lake: Path) -> None:
+    old, young = lake / "broker" / "part-old.parquet", lake / "broker" / "part-young.parquet"
+    for path in (old, young):
+        path.write_bytes(b"left")
+    then = time.time() - 3 * HOUR
+    os.utime(old, (then, then))
+    assert vacuumed(lake)["broker"] == Vacuumed(table="broker", files=1, size=4)
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_a_table_with_writes_of_a_dead_run_is_left_until_they_are_undone(lake: Path) -> None:
+    """The dead run replaced the rows that readers see, so they lie in files that the table's newest version does not have."""
+    before = Lake(None, str(lake)).rows(t.BROKER).to_pylist()
+    LakeWriter(Lake(None, str(lake)), run_id="dead", what="import", broker="b").replace_rows(t.BROKER, arrow_schema(t.BROKER).empty_table())
+    age(lake, 3)
+    told = vacuumed(lake)
+    assert told["broker"].note is not None
+    assert "run that did not end" in told["broker"].note
+    assert told["queue"].files == 1
+    assert Lake(None, str(lake)).rows(t.BROKER).to_pylist() == before
+
+
+def test_a_table_that_a_run_writes_just_now_keeps_what_readers_see(lake: Path) -> None:
+    before = Lake(None, str(lake)).rows(t.BROKER).to_pylist()
+    age(lake, 3)
+    LakeWriter(Lake(None, str(lake)), run_id="now", what="import", broker="b").replace_rows(t.BROKER, arrow_schema(t.BROKER).empty_table())
+    told = vacuumed(lake)["broker"]
+    assert (told.files, told.note) == (1, None)
+    assert Lake(None, str(lake)).rows(t.BROKER).to_pylist() == before
+
+
+def commit(lake: Path, times: int) -> None:
+    """Commit versions of the lake in which only the table `broker` is written anew."""
+    for _ in range(times):
+        opened = Lake(None, str(lake))
+        writer = LakeWriter(opened, run_id="later", what="import", broker="b")
+        writer.replace_rows(t.BROKER, opened.rows(t.BROKER))
+        writer.commit(NOON)
+
+
+def log_of(lake: Path, name: str) -> list[str]:
+    return sorted(path.name for path in (lake / name / "_delta_log").iterdir() if path.name[0].isdigit())
+
+
+def test_a_log_begins_at_its_newest_old_checkpoint(lake: Path) -> None:
+    commit(lake, 55)
+    before, at = Lake(None, str(lake)).rows(t.BROKER).to_pylist(), Lake(None, str(lake)).at
+    age(lake, 3)
+    commit(lake, 1)
+    told = vacuumed(lake)
+    assert log_of(lake, "broker")[:3] == [f"{49:020}.checkpoint.parquet", f"{49:020}.json", f"{50:020}.json"]
+    assert told["broker"].log_files == 49
+    newest = Lake(None, str(lake))
+    assert newest.at.version == at.version + 1
+    assert newest.rows(t.BROKER).to_pylist() == before
+    commit(lake, 1)
+    assert Lake(None, str(lake)).rows(t.BROKER).to_pylist() == before
+
+
+def test_a_checkpoint_without_its_end_is_a_damaged_table(lake: Path) -> None:
+    commit(lake, 55)
+    age(lake, 3)
+    checkpoint = lake / "broker" / "_delta_log" / f"{49:020}.checkpoint.parquet"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
+    there = log_of(lake, "broker")
+    with pytest.raises(LakeError, match="broker: cannot read the log"):
+        vacuumed(lake)
+    assert log_of(lake, "broker") == there
+
+
+def test_a_checkpoint_within_the_hours_is_not_relied_on(lake: Path) -> None:
+    age(lake, 3)
+    commit(lake, 55)
+    assert vacuumed(lake)["broker"].log_files == 0
+
+
+def test_the_command_tells_what_goes_and_keeps_a_week_by_default(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    age(lake, 24)
+    assert run(["vacuum", "--lake", str(lake)]) == 0
+    assert capsys.readouterr().err == "pullsim: 0 files of 0 B were deleted\n"
+    assert run(["vacuum", "--lake", str(lake), "--keep", "2", "--format", "csv"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "table,files,logFiles,bytes,note"
+    assert "broker,1,0," in out
+    assert "were deleted" in err
+
+
+def test_what_is_no_lake_is_refused(tmp_path: Path, lake: Path) -> None:
+    with pytest.raises(LakeError, match="found no table lake_version"):
+        vacuumed(tmp_path / "nothing")
+    (lake / "queue" / "_delta_log" / f"{1:020}.json").write_text("{", "utf-8")
+    with pytest.raises(LakeError, match="queue: cannot read the log"):
+        vacuumed(lake)
+
+
+def test_a_file_that_cannot_be_deleted_is_named(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_path: str, _files: object) -> None:
+        raise PermissionError(13, "Permission denied", "part-0.parquet")
+
+    age(lake, 3)
+    monkeypatch.setattr("pipeline.lake.vacuum.delete_files", refused)
+    with pytest.raises(LakeError, match=r"cannot delete files: .*part-0\.parquet.*start the command again"):
+        vacuumed(lake)
+
+
+def test_clustered_tables_are_vacuumed_and_spark_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    lake, store = tmp_path / "lake", tiny_store(tmp_path / "store", QUEUES)
+    for number in range(2):
+        import_as(spark, lake, store, layout="clustered", run_id=f"run{number}", by_spark=True)
+    before = rows(spark, lake, t.CONSUME_QUEUE)
+    age(lake, 3)
+    told = vacuumed(lake)
+    assert told["consume_queue"].files > 0
+    assert all(one.note is None for one in told.values())
+    assert files_of(lake) == needed(lake)
+    assert not [path for path in lake.rglob(".*.crc") if not path.with_name(path.name[1:-4]).exists()]
+    assert sorted(map(repr, rows(spark, lake, t.CONSUME_QUEUE))) == sorted(map(repr, before))
+    import_as(spark, lake, store, layout="clustered", run_id="run2", by_spark=True)
