@@ -27,6 +27,7 @@ from pipeline.lake.driver_lock import DEAD_SECONDS, NAME, write_alone
 from pipeline.schema.tables import LAKE_VERSION, REPLAY_RUN
 from pullsim import Error
 from pullsim import open as open_lake
+from tests.makers.aged_lakes import age
 from tests.makers.lakes import file_rows, live_files
 from tests.makers.plain_lakes import plain_lake
 from tests.runs.killed_streams import lake_versions
@@ -187,6 +188,25 @@ def test_questions_are_answered_from_s3_without_spark(server: S3Server, tmp_path
         assert (code, err, code_on_s3, err_on_s3) == (0, "", 0, "")
         assert len(out.splitlines()) > 1
         assert out == out_on_s3
+
+
+def test_vacuum_deletes_on_s3_what_it_deletes_on_local_files(server: S3Server, tmp_path: Path, small_store: Path) -> None:
+    at, files = f"s3://{BUCKET}/vacuumed", server.folder / BUCKET / "vacuumed"
+    for lake in (str(tmp_path / "lake"), at):
+        for _ in range(2):
+            assert pullsim(server, "import", str(small_store), "--lake", lake, "--broker-name", "b")[0] == 0
+    age(tmp_path / "lake", 3)
+    age(files, 3)
+    asked = "SELECT topic, queueId, queueOffset, physicOffset FROM consume_queue ORDER BY ALL"
+    before = pullsim(server, "sql", "--lake", at, asked, "--format", "csv")
+    told = [pullsim(server, "vacuum", "--lake", lake, "--keep", "2", "--format", "csv") for lake in (str(tmp_path / "lake"), at)]
+    assert [(code, err.split()[1]) for code, _, err, _ in told] == [(0, told[0][2].split()[1])] * 2
+    counted = [[line.split(",")[:3] for line in out.splitlines()] for _, out, _, _ in told]
+    assert len(counted[0]) > 5
+    assert counted[0] == counted[1]
+    left = [len(list(folder.rglob("*.parquet"))) for folder in (tmp_path / "lake", files)]
+    assert left[0] == left[1]
+    assert pullsim(server, "sql", "--lake", at, asked, "--format", "csv")[:2] == before[:2]
 
 
 def test_python_asks_a_lake_on_s3(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
-import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +15,7 @@ from pipeline.main import run
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.settings.settings import BrokerSettings
+from tests.makers.aged_lakes import age, age_file
 from tests.makers.lakes import contents, import_as, live_files, rows, tiny_store
 from tests.runs.importing import imported
 from tests.runs.replaying import NOON
@@ -25,7 +23,6 @@ from tests.runs.replaying import NOON
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HOUR = 3600
 QUEUES = [("TopicA", 0), ("TopicA", 1)]
 
 
@@ -40,17 +37,6 @@ def lake(tmp_path: Path) -> Path:
     for _ in range(2):
         import_here(tmp_path / "lake", store)
     return tmp_path / "lake"
-
-
-def age(lake: Path, hours: float) -> None:
-    """Make all files of a lake older, and the times of removals in the logs."""
-    for path in [path for path in lake.rglob("*") if path.is_file() and path.suffix != ".crc"]:
-        if path.parent.name == "_delta_log" and path.suffix == ".json":
-            older = re.sub(r'(?<="deletionTimestamp":)\d+', lambda found: str(int(found[0]) - int(hours * HOUR * 1000)), path.read_text())
-            path.write_text(older)
-            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        then = time.time() - hours * HOUR
-        os.utime(path, (then, then))
 
 
 def vacuumed(lake: Path, hours: int = 2, *, dry_run: bool = False) -> dict[str, Vacuumed]:
@@ -92,8 +78,7 @@ def test_files_in_no_commit_go_once_they_are_old(lake: Path) -> None:
     old, young = lake / "broker" / "part-old.parquet", lake / "broker" / "part-young.parquet"
     for path in (old, young):
         path.write_bytes(b"left")
-    then = time.time() - 3 * HOUR
-    os.utime(old, (then, then))
+    age_file(old, 3)
     assert vacuumed(lake)["broker"] == Vacuumed(table="broker", files=1, size=4)
     assert (old.exists(), young.exists()) == (False, True)
 
