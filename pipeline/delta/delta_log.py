@@ -5,6 +5,7 @@ With Spark, DESCRIBE HISTORY reads every commit, and takes a job for each table.
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
 from typing import Any
@@ -22,7 +23,8 @@ RUN_PROPERTY = "pullsim.runId"
 _SEEN: dict[str, int] = {}
 
 
-def _log_folder(path: str) -> tuple[pafs.FileSystem, str]:
+def log_folder(path: str) -> tuple[pafs.FileSystem, str]:
+    """The folder of the log of the table at `path`, and its file system."""
     filesystem, inside = filesystem_of(path)
     return filesystem, f"{inside}/_delta_log"
 
@@ -38,7 +40,7 @@ def delta_version(path: str) -> int | None:
 
     The log's folder is listed once. Later calls look for the commits after the last one seen, as a stream asks for each of its batches.
     """
-    filesystem, folder = _log_folder(path)
+    filesystem, folder = log_folder(path)
     newest = _last_commit_from(filesystem, folder, _SEEN[path]) if path in _SEEN else None
     if newest is None:
         found = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
@@ -58,8 +60,15 @@ def _last_commit_from(filesystem: pafs.FileSystem, folder: str, version: int) ->
     return newest
 
 
+def committed_at(path: str, version: int) -> dt.datetime | None:
+    """When a version of a table was committed, by the time of its file; None where the log has no such commit."""
+    filesystem, folder = log_folder(path)
+    time: dt.datetime | None = filesystem.get_file_info(f"{folder}/{version:020d}.json").mtime
+    return time
+
+
 def _commit_info(path: str, version: int) -> dict[str, Any]:
-    filesystem, folder = _log_folder(path)
+    filesystem, folder = log_folder(path)
     try:
         with filesystem.open_input_file(f"{folder}/{version:020d}.json") as commit:
             for line in io.BufferedReader(commit):

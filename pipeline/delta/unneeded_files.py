@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
+from pipeline.delta.delta_log import log_folder
 from pipeline.files.store_files import filesystem_of
 
-_LOG = "_delta_log"
 _ENTRY = re.compile(r"(\d{20})\.")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 # requests at once: S3 deletes a file in a round trip
@@ -44,19 +44,12 @@ def unneeded_rows(table: DeltaTable, path: str, hours: int) -> list[UnneededFile
 
 def unneeded_log(path: str, version: int, before: dt.datetime) -> list[UnneededFile]:
     """The entries of a table's log that lie before the newest checkpoint that was made until `before`, of a version up to `version`."""
-    filesystem, inside = filesystem_of(f"{path}/{_LOG}")
-    found = filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True))
+    filesystem, folder = log_folder(path)
+    found = filesystem.get_file_info(pafs.FileSelector(folder))
     named = ((info, _CHECKPOINT.fullmatch(info.base_name)) for info in found if info.mtime <= before)
     begin = max((number for _, name in named if name and (number := int(name[1])) <= version), default=0)
     entries = ((info, _ENTRY.match(info.base_name)) for info in found if info.is_file)
-    return [UnneededFile(f"{_LOG}/{info.base_name}", info.size) for info, name in entries if name and int(name[1]) < begin]
-
-
-def written_at(path: str, version: int) -> dt.datetime | None:
-    """When a version of a table was committed; None where its log has no such commit."""
-    filesystem, inside = filesystem_of(f"{path}/{_LOG}/{version:020d}.json")
-    time: dt.datetime | None = filesystem.get_file_info(inside).mtime
-    return time
+    return [UnneededFile(f"_delta_log/{info.base_name}", info.size) for info, name in entries if name and int(name[1]) < begin]
 
 
 def delete_files(path: str, files: Iterable[UnneededFile]) -> None:

@@ -14,11 +14,9 @@ from typing import Any, Final, TypeVar
 
 import duckdb
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 from sqlglot import exp
 
 from pipeline.delta.delta_log import delta_version
-from pipeline.delta.small_table import plain_message
 from pipeline.embedded.opened_tables import (
     CONFIG,
     NotSupportedError,
@@ -34,7 +32,6 @@ from pipeline.embedded.translation import BINARY_TEXT, TRANSLATED_CALLS, duckdb_
 from pipeline.files.object_store import is_s3, require_bucket
 from pipeline.lake.asking import Row
 from pipeline.lake.committed import LakeVersion, lake_root, newest_version, no_lake, require_there
-from pipeline.lake.lake_errors import LakeError
 from pipeline.schema.tables import LAKE_VERSION, TABLES
 from pipeline.sql.definitions import body_of, documented
 from pipeline.sql.statements import VIEWS, view_sql
@@ -90,10 +87,7 @@ class EmbeddedLake:
         by = delta_version(path)
         if by is None:
             raise no_lake(self.root)
-        try:
-            newest = newest_version(self.root, by)
-        except (DeltaError, OSError, pa.ArrowInvalid) as error:
-            raise LakeError(f"{path}: cannot read version {by} of the Delta table: {plain_message(error)}") from error
+        newest = newest_version(self.root, by)
         if newest is None:
             raise NotSupportedError(f"the table {LAKE_VERSION.name} has features of Delta that only Spark reads")
         if not newest.version:

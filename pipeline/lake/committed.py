@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
+from pipeline.delta.damaged_files import RESTORE
 from pipeline.delta.delta_log import is_empty
-from pipeline.delta.small_table import greatest_row
+from pipeline.delta.small_table import greatest_row, has_plain_path, plain_message
 from pipeline.files.object_store import is_s3
 from pipeline.files.store_files import absolute_path, is_uri
 from pipeline.lake.lake_errors import LakeError, require_among
@@ -71,11 +74,23 @@ def newest_version(root: str, by: int) -> LakeVersion | None:
         by: Delta version of lake_version.
 
     Raises:
-        deltalake.exceptions.DeltaError, OSError, pyarrow.ArrowInvalid: the log or a data file cannot be read.
-        LakeError: its tables are of another version.
+        LakeError: the log or a data file of lake_version cannot be read, or the lake's tables are of another version.
     """
-    rows = greatest_row(f"{root}/{LAKE_VERSION.name}", by, _VERSION, "version")
+    path = f"{root}/{LAKE_VERSION.name}"
+    if not has_plain_path(path):
+        return None
+    with named_in_errors(path, by):
+        rows = greatest_row(path, by, _VERSION, "version")
     return None if rows is None else version_of(root, rows)
+
+
+@contextmanager
+def named_in_errors(path: str, version: int) -> Iterator[None]:
+    """Turn errors of the block, which reads the Delta table `path`, into a LakeError that names the table."""
+    try:
+        yield
+    except (DeltaError, OSError, pa.ArrowInvalid) as error:
+        raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}; {RESTORE}") from error
 
 
 def version_of(root: str, rows: pa.Table) -> LakeVersion:

@@ -9,23 +9,29 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.delta.damaged_files import RESTORE
 from pipeline.delta.delta_log import delta_version
 from pipeline.delta.delta_sql import delta
-from pipeline.delta.small_table import added_files, has_plain_path, opened_table, plain_message, small_table
+from pipeline.delta.small_table import added_files, has_plain_path, opened_table, small_table
 from pipeline.delta.table_rows import Wanted, rows_with
 from pipeline.files.store_files import is_uri
-from pipeline.lake.committed import LakeVersion, chosen_broker, lake_root, newest_version, no_lake, require_there, version_of
+from pipeline.lake.committed import (
+    LakeVersion,
+    chosen_broker,
+    lake_root,
+    named_in_errors,
+    newest_version,
+    no_lake,
+    require_there,
+    version_of,
+)
 from pipeline.lake.lake_errors import LakeConflictError, LakeError
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import BROKER, LAKE_VERSION, Table
@@ -102,8 +108,7 @@ class Lake:
         if seen is None:
             return LakeVersion()
         if self._newest is None or self._newest[0] != seen:
-            with _named_in_errors(path, seen):
-                found = newest_version(self.root, seen) if has_plain_path(path) else None
+            found = newest_version(self.root, seen)
             if found is None:
                 found = version_of(self.root, self._rows_at(LAKE_VERSION, seen).sort_by([("version", "descending")]).slice(0, 1))
             self._newest = (seen, found)
@@ -155,7 +160,7 @@ class Lake:
         found = self.opened(table)
         if found is None:
             raise self._left_to_spark(table)
-        with _named_in_errors(path, self.at.tables[table.name]):
+        with named_in_errors(path, self.at.tables[table.name]):
             return rows_with(found, path, schema, columns, wanted, any_of)
 
     def count(self, table: Table) -> int:
@@ -183,7 +188,7 @@ class Lake:
         """
         version, path = self.at.tables[table.name], self.path(table.name)
         self.read.add(table.name)
-        with _named_in_errors(path, version):
+        with named_in_errors(path, version):
             return opened_table(path, version, to_read=True) if has_plain_path(path) else None
 
     def columns(self, table: Table) -> list[str]:
@@ -198,7 +203,7 @@ class Lake:
             LakeError: the table's log or one of its files is damaged.
         """
         path, schema = self.path(table.name), arrow_schema(table)
-        with _named_in_errors(path, version):
+        with named_in_errors(path, version):
             found = small_table(path, version, schema) if has_plain_path(path) else None
         if found is None:
             rows = self.spark.read.format("delta").option("versionAsOf", version).load(path)
@@ -269,15 +274,6 @@ def changes(lake: Lake, stop: threading.Event) -> Iterator[LakeVersion]:
         if newest != lake.at:
             lake.at = newest
             yield newest
-
-
-@contextmanager
-def _named_in_errors(path: str, version: int) -> Iterator[None]:
-    """Turn errors of the block, which reads the Delta table `path`, into a LakeError that names the table."""
-    try:
-        yield
-    except (DeltaError, OSError, pa.ArrowInvalid) as error:
-        raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}; {RESTORE}") from error
 
 
 def _file_on_the_way(path: str) -> str | None:

@@ -15,9 +15,9 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from pipeline.delta.damaged_files import RESTORE
-from pipeline.delta.delta_log import delta_version, restored_version
-from pipeline.delta.small_table import has_plain_path, opened_table, plain_message
-from pipeline.delta.unneeded_files import delete_files, size_of, unneeded_log, unneeded_rows, written_at
+from pipeline.delta.delta_log import committed_at, delta_version, restored_version
+from pipeline.delta.small_table import opened_table, plain_message
+from pipeline.delta.unneeded_files import delete_files, size_of, unneeded_log, unneeded_rows
 from pipeline.lake.committed import lake_root, newest_version, no_lake, require_there
 from pipeline.lake.lake_errors import LakeError
 from pipeline.schema.tables import LAKE_VERSION
@@ -70,7 +70,7 @@ def _tables(root: str) -> dict[str, int]:
     by = delta_version(path)
     if by is None:
         raise no_lake(root)
-    newest = newest_version(root, by) if has_plain_path(path) else None
+    newest = newest_version(root, by)
     if newest is None:
         hint = "copy it to a local folder or to S3, to a path without %, backslash and control characters"
         raise LakeError(f"{root}: expected a lake that can be read without Spark, found one that only Spark opens; {hint}")
@@ -94,5 +94,5 @@ def _has_old_writes(path: str, committed: int, newest: int, before: dt.datetime)
     """Whether a table was written after its committed version, so long ago that files which this version needs would go."""
     if newest == committed or restored_version(path, newest) == committed:
         return False
-    first = written_at(path, committed + 1)
+    first = committed_at(path, committed + 1)
     return first is None or first <= before
