@@ -18,6 +18,7 @@ import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,11 +75,9 @@ def processes_of(pid: int) -> list[int]:
     """A process and its descendants."""
     found = [pid]
     for one in found:
-        for children in Path(f"/proc/{one}/task").glob("*/children"):
-            try:
-                found += map(int, children.read_text("ascii").split())
-            except OSError:  # it has ended
-                continue
+        with suppress(OSError):  # it, or a thread of it, has ended
+            for task in Path(f"/proc/{one}/task").iterdir():
+                found += map(int, (task / "children").read_text("ascii").split())
     return found
 
 
