@@ -19,11 +19,11 @@ _COLUMNS = ("table", "files", "logFiles", "bytes", "note")
 @click.option(
     "--keep",
     "hours",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 168),
     default=168,
     show_default=True,
     metavar="HOURS",
-    help="Keep what the lake's versions of the last hours need; no run may take longer.",
+    help="Keep what the lake's versions of the last hours need; no run may take longer than that.",
 )
 @click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
 @format_option

@@ -111,4 +111,6 @@ def _object(text: str | None) -> dict[str, Any]:
 def restored_version(path: str, version: int) -> int | None:
     """The former version that a RESTORE commit restored; None for any other commit."""
     info = _commit_info(path, version)
-    return int(info["operationParameters"]["version"]) if info.get("operation") == "RESTORE" else None
+    restored = info.get("operationParameters", {}).get("version") if info.get("operation") == "RESTORE" else None
+    # a RESTORE to a time names no version
+    return int(str(restored)) if str(restored).isdecimal() else None

@@ -1,13 +1,15 @@
-"""The files of a Delta table that none of its versions of the last hours needs: files of rows, and entries of its log.
+"""The files of a Delta table that no needed version has: files of rows, and entries of its log.
 
-Rule: a file of rows can go once the commit that removed it is older than some hours, or the file itself is, where no commit names it. An
-entry of the log can go once a checkpoint after it is older.
+Rule: a file of rows can go once the commit that removed it is some hours old, or the file itself is, where no commit names it. An entry of
+the log can go once a checkpoint after it is older.
 deltalake tells the files of rows; nothing is committed. VACUUM commits what it did, and no version of the lake would name that version.
+Surprise: the time of a removal can be that of a run that died, so versions that are needed are named, whatever the times say.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +23,7 @@ from pipeline.delta.delta_log import log_folder
 from pipeline.files.store_files import filesystem_of
 
 _ENTRY = re.compile(r"(\d{20})\.")
+_COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 # requests at once: S3 deletes a file in a round trip
 _AT_ONCE = 16
@@ -34,40 +37,71 @@ class UnneededFile:
     size: int
 
 
-def unneeded_rows(table: DeltaTable, path: str, hours: int) -> list[UnneededFile]:
-    """The files of rows that no version of the last `hours` needs; `table` is the table in the folder `path` at its newest version."""
-    names = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+def unneeded_rows(table: DeltaTable, path: str, hours: int, needed: Iterable[int]) -> list[UnneededFile]:
+    """The Parquet files that neither a version of the last hours nor a needed version has.
+
+    Args:
+        table: the table at its newest version.
+        path: its folder.
+        hours: hours for which files are kept.
+        needed: versions of the table, which may be missing in its log.
+    """
+    oldest = _oldest_version(path)
+    keep = sorted({max(version, oldest) for version in needed})
+    names = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=keep)
     filesystem, inside = filesystem_of(path)
-    found = filesystem.get_file_info([f"{inside}/{name}" for name in names])
-    return [UnneededFile(name, info.size) for name, info in zip(names, found, strict=True) if info.is_file]
+    ours = [name for name in names if name.endswith(".parquet") and _is_below(filesystem, inside, name)]
+    found = filesystem.get_file_info([f"{inside}/{name}" for name in ours])
+    return [UnneededFile(name, info.size) for name, info in zip(ours, found, strict=True) if info.is_file]
+
+
+def _oldest_version(path: str) -> int:
+    """The first version that the log of a table still has: after an old vacuum, that of a checkpoint."""
+    filesystem, folder = log_folder(path)
+    commits = (_COMMIT.fullmatch(info.base_name) for info in filesystem.get_file_info(pafs.FileSelector(folder)))
+    return min((int(name[1]) for name in commits if name), default=0)
+
+
+def _is_below(filesystem: pafs.FileSystem, folder: str, name: str) -> bool:
+    """Whether a file lies in the folder itself: deltalake follows links that lead elsewhere."""
+    if not isinstance(filesystem, pafs.LocalFileSystem):
+        return True
+    return os.path.realpath(f"{folder}/{name}") == f"{os.path.realpath(folder)}/{name}"
 
 
 def unneeded_log(path: str, version: int, before: dt.datetime) -> list[UnneededFile]:
-    """The entries of a table's log that lie before the newest checkpoint that was made until `before`, of a version up to `version`."""
+    """The entries of a table's log, by version, before the newest checkpoint that was made until `before`, of a version up to `version`."""
     filesystem, folder = log_folder(path)
     found = filesystem.get_file_info(pafs.FileSelector(folder))
     named = ((info, _CHECKPOINT.fullmatch(info.base_name)) for info in found if info.mtime <= before)
     begin = max((number for _, name in named if name and (number := int(name[1])) <= version), default=0)
     entries = ((info, _ENTRY.match(info.base_name)) for info in found if info.is_file)
-    return [UnneededFile(f"_delta_log/{info.base_name}", info.size) for info, name in entries if name and int(name[1]) < begin]
+    old = sorted((info.base_name, info.size) for info, name in entries if name and int(name[1]) < begin)
+    return [UnneededFile(f"_delta_log/{name}", size) for name, size in old]
 
 
-def delete_files(path: str, files: Iterable[UnneededFile]) -> None:
-    """Delete files of the table in the folder `path`, and the checksum files that Hadoop has put beside them.
+def delete_files(path: str, files: Iterable[UnneededFile], *, in_order: bool = False) -> None:
+    """Delete files of the table in the folder `path`, and the checksum files that Hadoop has put beside local ones.
+
+    `in_order` deletes local files one after the other, so that the others go on without a gap whenever the process ends: `delta_version`
+    looks at one commit after the other.
 
     Raises:
         OSError: a file cannot be deleted; the error names it.
     """
     filesystem, inside = filesystem_of(path)
+    is_local = isinstance(filesystem, pafs.LocalFileSystem)
 
     def delete(file: UnneededFile) -> None:
-        with suppress(FileNotFoundError):  # another process deletes it too
-            filesystem.delete_file(f"{inside}/{file.path}")
-        if isinstance(filesystem, pafs.LocalFileSystem):
-            folder, _, name = file.path.rpartition("/")
-            with suppress(FileNotFoundError):
-                filesystem.delete_file(f"{inside}/{folder}/.{name}.crc")
+        folder, _, name = f"{inside}/{file.path}".rpartition("/")
+        for one in (name, f".{name}.crc") if is_local else (name,):
+            with suppress(FileNotFoundError):  # another process deletes it too; most have no checksum file
+                filesystem.delete_file(f"{folder}/{one}")
 
+    if in_order and is_local:
+        for file in files:
+            delete(file)
+        return
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for _ in pool.map(delete, files):
             pass

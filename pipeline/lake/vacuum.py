@@ -1,29 +1,36 @@
 """Deletes the files that no version of a lake needs any more: of a lake to which a stream or a follower writes for days, most of them.
 
-Rule: a table has the files that its committed version needs, and those that its versions of the last hours needed.
+Rule: a table keeps the files of the version that the lake had some hours ago, of its newest version, and those that were removed since.
 Surprise: VACUUM of Delta would break a lake where a run died that had replaced rows: the table's newest version has lost files that the
-committed version, an older one, still needs. So such a table is left until the next run that writes it restores it.
+version of the lake, an older one, still needs.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from pipeline.delta.damaged_files import RESTORE
-from pipeline.delta.delta_log import committed_at, delta_version, restored_version
-from pipeline.delta.small_table import opened_table, plain_message
-from pipeline.delta.unneeded_files import delete_files, size_of, unneeded_log, unneeded_rows
-from pipeline.lake.committed import lake_root, newest_version, no_lake, require_there
+from pipeline.delta.delta_log import delta_version
+from pipeline.delta.small_table import has_plain_path, opened_table, plain_message
+from pipeline.delta.table_rows import rows_with
+from pipeline.delta.unneeded_files import UnneededFile, delete_files, size_of, unneeded_log, unneeded_rows
+from pipeline.files.object_store import is_s3, require_bucket
+from pipeline.lake.committed import lake_root, named_in_errors, newest_version, no_lake, require_there
 from pipeline.lake.lake_errors import LakeError
-from pipeline.schema.tables import LAKE_VERSION
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import LAKE_VERSION, TABLES
 
 _BY_SPARK = "only Spark opens it"
-_OF_A_DEAD_RUN = "a run that did not end left writes; the next run that writes the table undoes them"
+_NEVER_COMMITTED = "no version of the lake has it: a run that did not end left it, and the next run that writes it replaces it"
+# with how many hours Delta remembers which files a commit removed, once there is a checkpoint
+MOST_HOURS = 168
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,54 +52,76 @@ def vacuum(root: str, hours: int, *, now: dt.datetime, dry_run: bool) -> Iterato
 
     Args:
         root: path of the lake, local or on S3.
-        hours: hours for which files are kept; a run that takes longer may miss some.
+        hours: hours for which files are kept, up to MOST_HOURS; a run that takes longer may miss some.
         now: time of the clock, by which deltalake counts the hours too.
         dry_run: whether to delete nothing.
 
     Raises:
-        LakeError: there is no lake, only Spark opens it, its log is damaged, or a file cannot be deleted.
+        LakeError: there is no lake, only Spark opens it, a table is damaged, or a file cannot be deleted.
     """
-    require_there(root)
     root, before = lake_root(root), now - dt.timedelta(hours=hours)
-    for name, committed in sorted(_tables(root).items()):
+    newest, former = _versions(root, before)
+    for name in sorted({*newest, *TABLES}):
         path = f"{root}/{name}"
-        try:
-            yield _vacuum_table(name, path, committed, hours, before, dry_run=dry_run)
-        except (DeltaError, pa.ArrowInvalid) as error:
-            raise LakeError(f"{path}: cannot read the log of the Delta table: {plain_message(error)}; {RESTORE}") from error
-        except OSError as error:
-            raise LakeError(f"{path}: cannot delete files: {error}; what is deleted was not needed, so start the command again") from error
+        if name in newest:
+            with _named_in_errors(path):
+                yield _vacuum_table(path, name, hours, before, needed=(former.get(name, newest[name]), newest[name]), dry_run=dry_run)
+        elif delta_version(path) is not None:
+            yield Vacuumed(table=name, note=_NEVER_COMMITTED)
 
 
-def _tables(root: str) -> dict[str, int]:
-    """The tables of the lake, and the Delta version of each that readers see."""
+def _versions(root: str, before: dt.datetime) -> tuple[dict[str, int], dict[str, int]]:
+    """The Delta versions of the tables at the newest version of the lake, and at the last one that was committed until `before`.
+
+    The second one is the lake's first version where it has none that old.
+    """
+    if not has_plain_path(root):
+        hint = "copy it to a local folder or to S3, to a path without %, backslash and control characters"
+        raise LakeError(f"{root}: expected a lake that can be opened without Spark, found one that only Spark opens; {hint}")
+    if is_s3(root):
+        require_bucket(root)
+    require_there(root)
     path = f"{root}/{LAKE_VERSION.name}"
-    by = delta_version(path)
+    with _named_in_errors(path):
+        by = delta_version(path)
     if by is None:
         raise no_lake(root)
     newest = newest_version(root, by)
-    if newest is None:
-        hint = "copy it to a local folder or to S3, to a path without %, backslash and control characters"
-        raise LakeError(f"{root}: expected a lake that can be read without Spark, found one that only Spark opens; {hint}")
-    return {**newest.tables, LAKE_VERSION.name: by}
+    with named_in_errors(path, by):
+        opened = opened_table(path, by)
+        if newest is None or opened is None:
+            raise LakeError(f"{path}: expected a table that can be read without Spark, found features of Delta that only Spark reads")
+        schema = arrow_schema(LAKE_VERSION)
+        rows = rows_with(opened, path, schema, ["version", "committedAt"], {})
+        old = rows.filter(pc.field("committedAt") <= pa.scalar(before, schema.field("committedAt").type))
+        chosen = pc.max(old["version"]) if len(old) else pc.min(rows["version"])
+        former = rows_with(opened, path, schema, ["tables"], {"version": [chosen.as_py()]})
+    return {**newest.tables, LAKE_VERSION.name: by}, dict(former["tables"][0].as_py())
 
 
-def _vacuum_table(name: str, path: str, committed: int, hours: int, before: dt.datetime, *, dry_run: bool) -> Vacuumed:
+def _vacuum_table(path: str, name: str, hours: int, before: dt.datetime, needed: tuple[int, int], *, dry_run: bool) -> Vacuumed:
     opened = opened_table(path, to_read=True)
     if opened is None:
         return Vacuumed(table=name, note=_BY_SPARK)
-    if _has_old_writes(path, committed, opened.version(), before):
-        return Vacuumed(table=name, note=_OF_A_DEAD_RUN)
-    rows, log = unneeded_rows(opened, path, hours), unneeded_log(path, committed, before)
+    rows, log = unneeded_rows(opened, path, hours, needed), unneeded_log(path, min(needed), before)
     if not dry_run:
-        delete_files(path, rows)
-        delete_files(path, log)
+        _delete(path, rows, log)
     return Vacuumed(table=name, files=len(rows), log_files=len(log), size=size_of([*rows, *log]))
 
 
-def _has_old_writes(path: str, committed: int, newest: int, before: dt.datetime) -> bool:
-    """Whether a table was written after its committed version, so long ago that files which this version needs would go."""
-    if newest == committed or restored_version(path, newest) == committed:
-        return False
-    first = committed_at(path, committed + 1)
-    return first is None or first <= before
+def _delete(path: str, rows: list[UnneededFile], log: list[UnneededFile]) -> None:
+    try:
+        delete_files(path, rows)
+        delete_files(path, log, in_order=True)
+    except OSError as error:
+        hint = "what is deleted was not needed, so start the command again when it can be"
+        raise LakeError(f"{path}: cannot delete a file: {error}; {hint}") from error
+
+
+@contextmanager
+def _named_in_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (DeltaError, OSError, pa.ArrowInvalid) as error:
+        told = f"cannot look through the Delta table: {plain_message(error)}"
+        raise LakeError(f"{path}: {told}; see that this process may list and read its files, or {RESTORE}") from error

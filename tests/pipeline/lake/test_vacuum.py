@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipeline.delta.unneeded_files import UnneededFile, delete_files, unneeded_log
 from pipeline.lake.lake import Lake, LakeError
 from pipeline.lake.lake_writer import LakeWriter
 from pipeline.lake.vacuum import Vacuumed, vacuum
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 QUEUES = [("TopicA", 0), ("TopicA", 1)]
 
 
-def import_here(lake: Path, store: Path) -> None:
-    imported(None, lake, store, broker="b", layout=None, settings=BrokerSettings.from_sources(), run_id="run", noon=NOON, by_spark=False)
+def import_here(lake: Path, store: Path, committed_at: dt.datetime = NOON) -> None:
+    settings = BrokerSettings.from_sources()
+    imported(None, lake, store, broker="b", layout=None, settings=settings, run_id="run", noon=committed_at, by_spark=False)
 
 
 @pytest.fixture
@@ -83,22 +85,73 @@ def test_files_in_no_commit_go_once_they_are_old(lake: Path) -> None:
     assert (old.exists(), young.exists()) == (False, True)
 
 
-def test_a_table_with_writes_of_a_dead_run_is_left_until_they_are_undone(lake: Path) -> None:
-    """The dead run replaced the rows that readers see, so they lie in files that the table's newest version does not have."""
-    before = Lake(None, str(lake)).rows(t.BROKER).to_pylist()
+def replaced_by_a_run_that_dies(lake: Path) -> None:
+    """The rows that readers see lie in files then that the table's newest version does not have."""
     LakeWriter(Lake(None, str(lake)), run_id="dead", what="import", broker="b").replace_rows(t.BROKER, arrow_schema(t.BROKER).empty_table())
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_rows_that_a_dead_run_replaced_stay(lake: Path, copied: bool) -> None:
+    """A copy without times: its commits look new, and the removals that they name are old."""
+    before = Lake(None, str(lake)).rows(t.BROKER).to_pylist()
+    replaced_by_a_run_that_dies(lake)
     age(lake, 3)
+    if copied:
+        for path in (lake / "broker" / "_delta_log").iterdir():
+            age_file(path, 0)
     told = vacuumed(lake)
-    assert told["broker"].note is not None
-    assert "run that did not end" in told["broker"].note
-    assert told["queue"].files == 1
+    assert (told["broker"].files, told["broker"].note) == (1, None)
     assert Lake(None, str(lake)).rows(t.BROKER).to_pylist() == before
+
+
+def test_a_reader_of_the_last_hours_sees_its_version_after_a_dead_run_and_an_import(lake: Path, tmp_path: Path) -> None:
+    replaced_by_a_run_that_dies(lake)
+    age(lake, 3)
+    reader = Lake(None, str(lake))
+    import_here(lake, tmp_path / "store", dt.datetime.now(dt.UTC))
+    vacuumed(lake)
+    assert reader.rows(t.BROKER).num_rows == 1
+    assert Lake(None, str(lake)).at.version == 3
+
+
+def test_what_is_no_data_of_the_table_stays(lake: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    others = [elsewhere / "x.parquet", lake / "broker" / "README", lake / "queue" / "notes.txt"]
+    for path in others:
+        path.write_text("text", "utf-8")
+    (lake / "broker" / "linked").symlink_to(elsewhere)
+    age(lake, 3)
+    age(elsewhere, 3)
+    vacuumed(lake)
+    assert all(path.exists() for path in others)
+
+
+def test_a_table_that_was_never_committed_is_named(lake: Path) -> None:
+    LakeWriter(Lake(None, str(lake)), run_id="dead", what="replay", broker="b").prepare(t.REPLAY_RUN)
+    assert "no version of the lake has it" in (vacuumed(lake)["replay_run"].note or "")
+
+
+def test_versions_that_an_earlier_vacuum_took_from_the_log_are_not_asked_for(lake: Path) -> None:
+    commit(lake, 55)
+    age(lake, 3)
+    vacuumed(lake, 2)
+    assert vacuumed(lake, 24)["broker"] == Vacuumed(table="broker")
+
+
+def test_a_log_that_is_deleted_in_part_goes_on_without_a_gap(lake: Path) -> None:
+    commit(lake, 55)
+    age(lake, 3)
+    files = unneeded_log(str(lake / "broker"), 56, dt.datetime.now(dt.UTC))
+    with pytest.raises(IsADirectoryError):
+        delete_files(str(lake / "broker"), [*files[:10], UnneededFile("_delta_log", 0), *files[10:]], in_order=True)
+    assert log_of(lake, "broker")[0] == f"{10:020}.json"
 
 
 def test_a_table_that_a_run_writes_just_now_keeps_what_readers_see(lake: Path) -> None:
     before = Lake(None, str(lake)).rows(t.BROKER).to_pylist()
     age(lake, 3)
-    LakeWriter(Lake(None, str(lake)), run_id="now", what="import", broker="b").replace_rows(t.BROKER, arrow_schema(t.BROKER).empty_table())
+    replaced_by_a_run_that_dies(lake)
     told = vacuumed(lake)["broker"]
     assert (told.files, told.note) == (1, None)
     assert Lake(None, str(lake)).rows(t.BROKER).to_pylist() == before
@@ -138,7 +191,7 @@ def test_a_checkpoint_without_its_end_is_a_damaged_table(lake: Path) -> None:
     checkpoint = lake / "broker" / "_delta_log" / f"{49:020}.checkpoint.parquet"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
     there = log_of(lake, "broker")
-    with pytest.raises(LakeError, match="broker: cannot read the log"):
+    with pytest.raises(LakeError, match="broker: cannot look through the Delta table"):
         vacuumed(lake)
     assert log_of(lake, "broker") == there
 
@@ -164,17 +217,17 @@ def test_what_is_no_lake_is_refused(tmp_path: Path, lake: Path) -> None:
     with pytest.raises(LakeError, match="found no table lake_version"):
         vacuumed(tmp_path / "nothing")
     (lake / "queue" / "_delta_log" / f"{1:020}.json").write_text("{", "utf-8")
-    with pytest.raises(LakeError, match="queue: cannot read the log"):
+    with pytest.raises(LakeError, match="queue: cannot look through the Delta table"):
         vacuumed(lake)
 
 
 def test_a_file_that_cannot_be_deleted_is_named(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_path: str, _files: object) -> None:
+    def refused(_path: str, _files: object, **_: object) -> None:
         raise PermissionError(13, "Permission denied", "part-0.parquet")
 
     age(lake, 3)
     monkeypatch.setattr("pipeline.lake.vacuum.delete_files", refused)
-    with pytest.raises(LakeError, match=r"cannot delete files: .*part-0\.parquet.*start the command again"):
+    with pytest.raises(LakeError, match=r"cannot delete a file: .*part-0\.parquet.*start the command again"):
         vacuumed(lake)
 
 
