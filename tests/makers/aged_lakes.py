@@ -1,13 +1,31 @@
-"""Makes the files of a lake older, as vacuum counts the hours of files and of removals."""
+"""Makes lakes with files that were replaced long ago, as vacuum counts the hours of files, of removals and of the lake's versions."""
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 import time
 from pathlib import Path
 
+from pipeline.settings.settings import BrokerSettings
+from tests.runs.importing import imported
+from tests.runs.replaying import NOON
+
 HOUR = 3600
+
+
+def replaced_lake(lake: Path, store: Path) -> Path:
+    """A lake with one store, imported twice: each table was replaced once."""
+    for _ in range(2):
+        import_here(lake, store)
+    return lake
+
+
+def import_here(lake: Path, store: Path, committed_at: dt.datetime = NOON) -> None:
+    """Import a store by the driver."""
+    settings = BrokerSettings.from_sources()
+    imported(None, lake, store, broker="b", layout=None, settings=settings, run_id="run", noon=committed_at, by_spark=False)
 
 
 def age(lake: Path, hours: float) -> None:

@@ -15,10 +15,8 @@ from pipeline.lake.vacuum import Vacuumed, vacuum
 from pipeline.main import run
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_schema
-from pipeline.settings.settings import BrokerSettings
-from tests.makers.aged_lakes import age, age_file
+from tests.makers.aged_lakes import age, age_file, import_here, replaced_lake
 from tests.makers.lakes import contents, import_as, live_files, rows, tiny_store
-from tests.runs.importing import imported
 from tests.runs.replaying import NOON
 
 if TYPE_CHECKING:
@@ -27,18 +25,9 @@ if TYPE_CHECKING:
 QUEUES = [("TopicA", 0), ("TopicA", 1)]
 
 
-def import_here(lake: Path, store: Path, committed_at: dt.datetime = NOON) -> None:
-    settings = BrokerSettings.from_sources()
-    imported(None, lake, store, broker="b", layout=None, settings=settings, run_id="run", noon=committed_at, by_spark=False)
-
-
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    """A lake with one store, imported twice: each table was replaced once."""
-    store = tiny_store(tmp_path / "store", QUEUES)
-    for _ in range(2):
-        import_here(tmp_path / "lake", store)
-    return tmp_path / "lake"
+    return replaced_lake(tmp_path / "lake", tiny_store(tmp_path / "store", QUEUES))
 
 
 def vacuumed(lake: Path, hours: int = 2, *, dry_run: bool = False) -> dict[str, Vacuumed]:
