@@ -9,6 +9,7 @@ import random
 import shutil
 import sys
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STREAMS = 10
+# files that a stream gets before each kill, so that it is always at work
+BATCHES_A_ROUND = 4
 
 
 @pytest.fixture
@@ -72,9 +75,12 @@ def test_streams_that_hold_pulls_and_are_killed_again_and_again_answer_each_once
         of_stream = ("--lake", lake, "--requests", incoming, "--checkpoint", checkpoint, "--run-id", f"killed{number}")
         options = ("--at", "request-time", "--hold", "--trigger", "0", "--max-files", "1")
         dying.append(Dying(lake, checkpoint, ["stream", *map(str, of_stream), *options]))
-    found = Counter[str]()
+    found, rounds = Counter[str](), 0
     # the writes of small batches are short: it may take many kills until one of them is met
     while found.total() < 30 or (len(found) < 3 and found.total() < 200):
+        for number, part in product(range(STREAMS), range(BATCHES_A_ROUND)):
+            write_lines(tmp_path / f"incoming{number}" / f"more-{rounds:03d}-{part}.jsonl", [pull(0, 60_000, sys_flag=0, topic="other")])
+        rounds += 1
         found += places(kill_together(dying, tmp_path / "killed.err", chance))
         for stream in dying:
             assert_nothing_twice(stream)
