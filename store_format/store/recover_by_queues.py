@@ -8,11 +8,12 @@ dispatches the messages past the queues' end.
 Surprises: the queues' end is the end of a message, and a message that begins exactly there is not dispatched: its queue loses it. Where all
 queues are missing, no file matches, so messages in files before the newest commitLogRecoverMaxNum get no entries. Whether the queues are
 cut at the log's end is asked after dispatching: a queue that was damaged at its start keeps former entries behind the dispatched ones.
+The confirmed offset is where the last message lies, not where its record says that it lies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -105,21 +106,21 @@ def recover_by_queues(
         deliver_timestamp: when a message of a delay level is due.
         check_crc: setting checkCRCOnRecover.
     """
+    walked, confirmed = seam.files_to_walk(files, read, check_crc=check_crc), None
 
-    last: list[int] = []
+    def walk_file(file: MappedFile) -> FileWalk:
+        at = file.from_offset
 
-    def dispatched(requests: DispatchRequests) -> None:
-        if len(requests):
-            last[:] = [int(requests.physic_offset[-1])]
-        if dispatch is not None:
-            dispatch(requests if after is None else requests.where(requests.physic_offset > np.int64(after)))
+        def dispatched(requests: DispatchRequests) -> None:
+            nonlocal at, confirmed
+            if len(requests):
+                at += int(requests.size.sum())
+                confirmed = at - int(requests.size[-1])
+            if dispatch is not None:
+                dispatch(requests if after is None else requests.where(requests.physic_offset > np.int64(after)))
 
-    walked = seam.files_to_walk(files, read, check_crc=check_crc)
+        end, ended = walk_and_dispatch(read(file), 0, file.length, dispatched, deliver_timestamp, check_crc=check_crc)
+        return FileWalk(name=file.name, end=end, ended=ended)
 
-    def walks() -> Iterator[FileWalk]:
-        for file in walked:
-            end, ended = walk_and_dispatch(read(file), 0, file.length, dispatched, deliver_timestamp, check_crc=check_crc)
-            yield FileWalk(name=file.name, end=end, ended=ended)
-
-    log = recovered_log(files, walked, walks())
-    return replace(log, confirm_offset=last[0] if last else None)
+    log = recovered_log(files, walked, map(walk_file, walked))
+    return replace(log, confirm_offset=confirmed)

@@ -47,6 +47,20 @@ def test_queues_are_cut_if_they_reach_the_end_after_dispatching(tmp_path: Path) 
     assert [(queue["topic"], queue["maxOffsetInQueue"]) for queue in told["afterLoad"]["queues"]] == [("a", 3), ("b", 3), ("c", 3)]
 
 
+def test_the_confirmed_offset_is_where_the_last_message_lies(tmp_path: Path) -> None:
+    """What a broker 5.5.0 told of this store, whose last record says that it begins 20 bytes later."""
+    store = tiny_store(tmp_path / "store", [("a", 0)])
+    log = store / "commitlog" / f"{0:020}"
+    last = log.read_bytes().rindex(b"message 2")
+    begins = log.read_bytes().rindex(struct.pack(">I", 0xDAA320A7), 0, last) - 4
+    with log.open("r+b") as file:
+        file.seek(begins + 28)
+        file.write(struct.pack(">q", begins + 20))
+    sizes = {"mappedFileSizeCommitLog": LOG_FILE, "mappedFileSizeConsumeQueue": QUEUE_FILE}
+    told = run_recover(str(store), settings=BrokerSettings.from_sources(header={"rulesVersion": "5.5.0"} | sizes))
+    assert told["afterLoad"]["checkpointInMemory"]["confirmPhyOffset"] == begins
+
+
 def log_of(count: int, *, body: bytes = b"body") -> tuple[list[MappedFile], dict[str, np.ndarray[Any, np.dtype[np.uint8]]]]:
     """Files of 1000 bytes, each with one record, which is stored at 10, 20 and so on."""
     files, contents = [], {}
