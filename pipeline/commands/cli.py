@@ -34,6 +34,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Answer as pulls arrive": ("stream", "pace"),
     "Simulate": ("simulate", "answer", "generate"),
     "Check and convert stores": ("verify", "recover", "lookup", "export", "frames"),
+    "Tend a lake": ("vacuum",),
 }
 _OF_SPARK = {"master", "conf", "verbose"}
 

@@ -186,10 +186,9 @@ def test_a_stream_and_a_follower_go_on_for_hours(tmp_path: Path, capsys: pytest.
     one_gib = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
     asked: list[str | Path] = ["--lake", lake, "--requests", incoming, "--checkpoint", tmp_path / "of-stream"]
     asked += ["--at", "request-time", "--hold"]
-    running = [
-        start(["import", tmp_path / "store", "--lake", lake, "--broker-name", "b", "--follow", "--trigger", "5", *one_gib]),
-        start(["stream", *asked, "--metrics", metrics, *one_gib]),
-    ]
+    following = ["import", tmp_path / "store", "--lake", lake, "--broker-name", "b", "--follow", "--trigger", "5", *one_gib]
+    told = [tmp_path / "follower.txt", tmp_path / "stream.txt"]
+    running = [start(following, told=told[0]), start(["stream", *asked, "--metrics", metrics, *one_gib], told=told[1])]
     samples, begun, number = [], time.monotonic(), 0
     try:
         while (now := time.monotonic() - begun) < SECONDS:
@@ -207,8 +206,8 @@ def test_a_stream_and_a_follower_go_on_for_hours(tmp_path: Path, capsys: pytest.
     finally:
         for process in running:
             process.terminate()
-        told = [process.communicate(timeout=120)[1] for process in running]
-    assert [process.returncode for process in running] == [0, 0], told
+        codes = [process.wait(timeout=120) for process in running]
+    assert codes == [0, 0], [path.read_text("utf-8")[-3000:] for path in told]
     answers = answers_of(lake)
     assert Counter(row["consumerGroup"] for row in answers) == Counter([*pulls.made])
     alone = answered_alone(tmp_path, pulls.made, answers)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,16 +91,23 @@ def ended(
     return Ended(process.returncode, err)
 
 
-def start(call: Sequence[str | Path], *, under: Sequence[str] = ()) -> subprocess.Popen[str]:
-    """Start a command of pullsim as a process of a group of its own; `under` are the words of a program that runs it."""
-    return subprocess.Popen(
-        [*under, sys.executable, "-m", "pipeline.main", *map(str, call)],
-        env=os.environ | {"PYTHONPATH": str(PROJECT)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+def start(call: Sequence[str | Path], *, under: Sequence[str] = (), told: Path | None = None) -> subprocess.Popen[str]:
+    """Start a command of pullsim as a process of a group of its own.
+
+    Args:
+        call: words of the command.
+        under: words of a program that runs it.
+        told: gets its stderr. A pipe otherwise, which holds 64 KiB: a process that tells more waits until it is read.
+    """
+    with nullcontext(subprocess.PIPE) if told is None else told.open("w", encoding="utf-8") as stderr:
+        return subprocess.Popen(
+            [*under, sys.executable, "-m", "pipeline.main", *map(str, call)],
+            env=os.environ | {"PYTHONPATH": str(PROJECT)},
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            text=True,
+            start_new_session=True,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
