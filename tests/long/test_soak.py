@@ -182,24 +182,16 @@ def test_a_stream_and_a_follower_go_on_for_hours(tmp_path: Path, capsys: pytest.
     incoming.mkdir()
     first = store.times[0]
     store.grow_to(first + AHEAD * 1000)
-    assert ended(["import", tmp_path / "store", "--lake", lake, "--broker-name", "b"]).code == 0
+    importing: list[str | Path] = ["import", tmp_path / "store", "--lake", lake, "--broker-name", "b"]
+    assert ended(importing).code == 0
     one_gib = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
     asked: list[str | Path] = ["--lake", lake, "--requests", incoming, "--checkpoint", tmp_path / "of-stream"]
     asked += ["--at", "request-time", "--hold"]
-    following: list[str | Path] = [
-        "import",
-        tmp_path / "store",
-        "--lake",
-        lake,
-        "--broker-name",
-        "b",
-        "--follow",
-        "--trigger",
-        "5",
-        *one_gib,
-    ]
     told = [tmp_path / "follower.txt", tmp_path / "stream.txt"]
-    running = [start(following, told=told[0]), start(["stream", *asked, "--metrics", metrics, *one_gib], told=told[1])]
+    running = [
+        start([*importing, "--follow", "--trigger", "5", *one_gib], told=told[0]),
+        start(["stream", *asked, "--metrics", metrics, *one_gib], told=told[1]),
+    ]
     samples, begun, number = [], time.monotonic(), 0
     try:
         while (now := time.monotonic() - begun) < SECONDS:
