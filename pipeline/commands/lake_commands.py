@@ -11,6 +11,8 @@ from pipeline.commands.options import format_option, lake_option
 from pipeline.settings.quantities import counted, size_text
 from pipeline.terminal import progress_to_stderr, show_values
 
+# for so many hours Delta remembers which files a commit removed, once there is a checkpoint
+_MOST_HOURS = 168
 _COLUMNS = ("table", "files", "logFiles", "bytes", "note")
 
 
@@ -19,8 +21,8 @@ _COLUMNS = ("table", "files", "logFiles", "bytes", "note")
 @click.option(
     "--keep",
     "hours",
-    type=click.IntRange(1, 168),
-    default=168,
+    type=click.IntRange(1, _MOST_HOURS),
+    default=_MOST_HOURS,
     show_default=True,
     metavar="HOURS",
     help="Keep what the lake's versions of the last hours need; no run may take longer than that.",

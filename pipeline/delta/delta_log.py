@@ -5,7 +5,6 @@ With Spark, DESCRIBE HISTORY reads every commit, and takes a job for each table.
 
 from __future__ import annotations
 
-import datetime as dt
 import io
 import json
 from typing import Any
@@ -43,9 +42,7 @@ def delta_version(path: str) -> int | None:
     filesystem, folder = log_folder(path)
     newest = _last_commit_from(filesystem, folder, _SEEN[path]) if path in _SEEN else None
     if newest is None:
-        found = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-        versions = [int(name[:20]) for name in (info.base_name for info in found) if name.endswith(".json") and name[:20].isdigit()]
-        newest = max(versions, default=None)
+        newest = max(_versions(filesystem, folder), default=None)
     # S3 takes more requests for an object that is missing than for a list
     if newest is not None and not is_s3(path):
         _SEEN[path] = newest
@@ -60,11 +57,15 @@ def _last_commit_from(filesystem: pafs.FileSystem, folder: str, version: int) ->
     return newest
 
 
-def committed_at(path: str, version: int) -> dt.datetime | None:
-    """When a version of a table was committed, by the time of its file; None where the log has no such commit."""
-    filesystem, folder = log_folder(path)
-    time: dt.datetime | None = filesystem.get_file_info(f"{folder}/{version:020d}.json").mtime
-    return time
+def oldest_version(path: str) -> int:
+    """The first version that the log of the table at `path` still has, 0 without a log: after an old vacuum, that of a checkpoint."""
+    return min(_versions(*log_folder(path)), default=0)
+
+
+def _versions(filesystem: pafs.FileSystem, folder: str) -> list[int]:
+    """The versions whose commits a log has, in any order."""
+    found = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+    return [int(name[:20]) for name in (info.base_name for info in found) if name.endswith(".json") and name[:20].isdigit()]
 
 
 def _commit_info(path: str, version: int) -> dict[str, Any]:

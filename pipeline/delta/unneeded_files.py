@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,11 +19,10 @@ from dataclasses import dataclass
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
-from pipeline.delta.delta_log import log_folder
+from pipeline.delta.delta_log import log_folder, oldest_version
 from pipeline.files.store_files import filesystem_of
 
 _ENTRY = re.compile(r"(\d{20})\.")
-_COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 # requests at once: S3 deletes a file in a round trip
 _AT_ONCE = 16
@@ -46,20 +45,13 @@ def unneeded_rows(table: DeltaTable, path: str, hours: int, needed: Iterable[int
         hours: hours for which files are kept.
         needed: versions of the table, which may be missing in its log.
     """
-    oldest = _oldest_version(path)
+    oldest = oldest_version(path)
     keep = sorted({max(version, oldest) for version in needed})
     names = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=keep)
     filesystem, inside = filesystem_of(path)
     ours = [name for name in names if name.endswith(".parquet") and _is_below(filesystem, inside, name)]
     found = filesystem.get_file_info([f"{inside}/{name}" for name in ours])
     return [UnneededFile(name, info.size) for name, info in zip(ours, found, strict=True) if info.is_file]
-
-
-def _oldest_version(path: str) -> int:
-    """The first version that the log of a table still has: after an old vacuum, that of a checkpoint."""
-    filesystem, folder = log_folder(path)
-    commits = (_COMMIT.fullmatch(info.base_name) for info in filesystem.get_file_info(pafs.FileSelector(folder)))
-    return min((int(name[1]) for name in commits if name), default=0)
 
 
 def _is_below(filesystem: pafs.FileSystem, folder: str, name: str) -> bool:
@@ -105,8 +97,3 @@ def delete_files(path: str, files: Iterable[UnneededFile], *, in_order: bool = F
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for _ in pool.map(delete, files):
             pass
-
-
-def size_of(files: Sequence[UnneededFile]) -> int:
-    """The bytes of all files."""
-    return sum(file.size for file in files)

@@ -20,7 +20,7 @@ from pipeline.delta.damaged_files import RESTORE
 from pipeline.delta.delta_log import delta_version
 from pipeline.delta.small_table import has_plain_path, opened_table, plain_message
 from pipeline.delta.table_rows import rows_with
-from pipeline.delta.unneeded_files import UnneededFile, delete_files, size_of, unneeded_log, unneeded_rows
+from pipeline.delta.unneeded_files import UnneededFile, delete_files, unneeded_log, unneeded_rows
 from pipeline.files.object_store import is_s3, require_bucket
 from pipeline.lake.committed import lake_root, named_in_errors, newest_version, no_lake, require_there
 from pipeline.lake.lake_errors import LakeError
@@ -29,8 +29,6 @@ from pipeline.schema.tables import LAKE_VERSION, TABLES
 
 _BY_SPARK = "only Spark opens it"
 _NEVER_COMMITTED = "no version of the lake has it: a run that did not end left it, and the next run that writes it replaces it"
-# with how many hours Delta remembers which files a commit removed, once there is a checkpoint
-MOST_HOURS = 168
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +50,7 @@ def vacuum(root: str, hours: int, *, now: dt.datetime, dry_run: bool) -> Iterato
 
     Args:
         root: path of the lake, local or on S3.
-        hours: hours for which files are kept, up to MOST_HOURS; a run that takes longer may miss some.
+        hours: hours for which files are kept, at most a week; a run that takes longer may miss some.
         now: time of the clock, by which deltalake counts the hours too.
         dry_run: whether to delete nothing.
 
@@ -106,7 +104,7 @@ def _vacuum_table(path: str, name: str, hours: int, before: dt.datetime, needed:
     rows, log = unneeded_rows(opened, path, hours, needed), unneeded_log(path, min(needed), before)
     if not dry_run:
         _delete(path, rows, log)
-    return Vacuumed(table=name, files=len(rows), log_files=len(log), size=size_of([*rows, *log]))
+    return Vacuumed(table=name, files=len(rows), log_files=len(log), size=sum(file.size for file in [*rows, *log]))
 
 
 def _delete(path: str, rows: list[UnneededFile], log: list[UnneededFile]) -> None:
