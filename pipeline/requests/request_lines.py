@@ -269,4 +269,4 @@ def _filter(path: str, number: int, value: Any) -> dict[str, Any]:
     if not isinstance(value.get("expression"), str | None) or not isinstance(value.get("registered"), bool | None):
         raise RequestError(path, number, "a text as the filter's expression", shown(value))
     expression = None if value.get("expression") is None else _text(path, number, value["expression"])
-    return {"filterType": value["type"], "expression": expression, "registered": value.get("registered")}
+    return {"filterType": _text(path, number, value["type"]), "expression": expression, "registered": value.get("registered")}

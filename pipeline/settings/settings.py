@@ -356,7 +356,7 @@ def _header_values(config: object, where: str) -> Iterator[tuple[str, Value]]:
 def _bloom_values(bloom: Mapping[str, int], where: str) -> Iterator[tuple[str, Value]]:
     for name in bloom.keys() - _BLOOM_DERIVED:
         if name not in _BLOOM:
-            raise SettingsError(where, name, f"one of {', '.join(sorted(_BLOOM.keys() | _BLOOM_DERIVED))}", "unknown")
+            raise SettingsError(where, shown(name), f"one of {', '.join(sorted(_BLOOM.keys() | _BLOOM_DERIVED))}", "unknown")
         yield _BLOOM[name], _setting(_BLOOM[name], where, load_catalogue()).checked(bloom[name], where)
 
 
@@ -394,7 +394,7 @@ def _option_values(options: Sequence[str], catalogue: Mapping[str, Setting]) -> 
         where = f"--set {option}"
         name, equals, text = option.partition("=")
         if not equals:
-            raise SettingsError(where, "the option", "name=value", repr(option))
+            raise SettingsError(where, "the option", "name=value", shown(option))
         yield name, _setting(name, where, catalogue).from_text(text, where)
 
 
@@ -403,7 +403,7 @@ def _setting(name: str, where: str, catalogue: Mapping[str, Setting]) -> Setting
         known = _versions_that_know(name)
         hint = f"{' and '.join(known)} know it" if known else f"the nearest known name is {nearest(name, catalogue, 1)[0]}"
         versions = [one.value for one in BrokerVersion if load_catalogue(one) is catalogue]
-        raise SettingsError(where, repr(name), f"a setting that broker {(versions or [DEFAULT_VERSION.value])[0]} knows", "unknown", hint)
+        raise SettingsError(where, shown(name), f"a setting that broker {(versions or [DEFAULT_VERSION.value])[0]} knows", "unknown", hint)
     return catalogue[name]
 
 

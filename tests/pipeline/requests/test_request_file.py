@@ -73,6 +73,11 @@ BAD = {
         "text without lone surrogates",
         "\\ud83d",
     ),
+    "half a surrogate pair in the type of a filter": (
+        asked(filter={"type": "T\ud83dAG", "expression": "a"}),
+        "text without lone surrogates",
+        "T\\ud83dAG",
+    ),
     "no request": (b'{"response": null}', 'a field "request" that is an object', "response"),
     "a request that is a list": (b'{"request": []}', 'a field "request" that is an object', "[]"),
     "no group": (without("group"), 'a text in "group"', "None"),

@@ -235,7 +235,8 @@ def test_every_name_of_every_golden_header_is_accepted_with_its_value(path: Path
         ({"brokerRole": 0}, "brokerRole", "one of ASYNC_MASTER, SYNC_MASTER, SLAVE", "0"),
         ({"bloom": 3}, "bloom", "an object of integers", "3"),
         ({"bloom": {"k": "3"}}, "bloom", "an object of integers", "{'k': '3'}"),
-        ({"bloom": {"q": 3}}, "q", "one of errorRate, expectConsumers, k, m", "unknown"),
+        ({"bloom": {"q": 3}}, "'q'", "one of errorRate, expectConsumers, k, m", "unknown"),
+        ({"\ufeff" * 1000: 1}, repr("\ufeff" * 1000)[:161] + "...'", "a setting that broker 4.9.3 knows", "unknown"),
         ([], "config", "an object of settings", "[]"),
     ],
 )
