@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from pipeline.settings.settings import nearest
+from store_format.errors import shown
 
 # headings of `pullsim --help`, with their commands; a command that none names stands below the last
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
@@ -72,6 +73,15 @@ class Commands(click.Group):
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The arguments for the command, all of which are text: pyarrow, deltalake and Java take no other paths and names."""
+        for one in args:
+            try:
+                one.encode()
+            except UnicodeEncodeError:
+                raise click.UsageError(f"expected arguments in UTF-8, found {shown(one)}", ctx) from None
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first of `args` names, and the other arguments."""

@@ -36,14 +36,6 @@ if TYPE_CHECKING:
 _INT, _LONG = (click.IntRange(-(2**bits), 2**bits - 1) for bits in (31, 63))
 
 
-def _text(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    try:
-        (value or "").encode()
-    except UnicodeEncodeError:
-        raise click.BadParameter(f"expected UTF-8, found {value!a}") from None
-    return value
-
-
 @cli.command(
     "explain",
     cls=ExampleCommand,
@@ -53,17 +45,16 @@ def _text(_context: click.Context, _parameter: click.Parameter, value: str | Non
 @click.option(
     "--request",
     "request_id",
-    callback=_text,
     metavar="ID",
     help="A captured pull, by its requestId or the end of it, as `pullsim pulls` shows it; not with the options of a pull.",
 )
-@click.option("--group", callback=_text, metavar="NAME", help="Consumer group that pulls.")
-@click.option("--topic", callback=_text, metavar="NAME", help="Topic; one that is not in the store is explained too.")
+@click.option("--group", metavar="NAME", help="Consumer group that pulls.")
+@click.option("--topic", metavar="NAME", help="Topic; one that is not in the store is explained too.")
 @click.option("--queue", "queue_id", type=_INT, metavar="ID", help="Queue of the topic.")
 @click.option("--offset", type=_LONG, help="Queue offset to pull from.")
 @click.option("--max-msg-nums", type=_INT, default=32, show_default=True, help="Maximum number of messages of the answer.")
-@click.option("--filter-type", callback=_text, metavar="TYPE", help="TAG or SQL92; TAG if there is an --expression.")
-@click.option("--expression", callback=_text, metavar="TEXT", help="The filter.")
+@click.option("--filter-type", metavar="TYPE", help="TAG or SQL92; TAG if there is an --expression.")
+@click.option("--expression", metavar="TEXT", help="The filter.")
 @click.option("--registered", is_flag=True, help="Use the filter that the group registered for the topic.")
 @click.option("--at", callback=moment, metavar="TIME", help="See the store as of this time: ms, or a time in UTC. All of it by default.")
 @click.option("--all", "every_entry", is_flag=True, help="Show every entry, also those of long runs with the same outcome.")

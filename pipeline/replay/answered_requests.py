@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pipeline.files.json_text import json_text
 from pipeline.files.output_file import PART, OutputFile, join_parts, write_part
 from pipeline.replay.answer_lines import response_json
 from pipeline.requests.request_file import RequestFile
@@ -293,16 +294,6 @@ def _after(pattern: re.Pattern[str], text: str, at: int) -> int:
     return at if found is None else found.end()
 
 
-def _shown(value: Any) -> str:
-    """A value as JSON; half of a surrogate pair, which UTF-8 cannot write, stays an escape."""
-    text = json.dumps(value, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value)
-    return text
-
-
 def _compare(counts: _Counts, number: int, line: bytes, response: bytes) -> None:
     """Compare our answer with the recorded answer in its line."""
     recorded_line, ours = json.loads(line), json.loads(response)
@@ -316,7 +307,7 @@ def _compare(counts: _Counts, number: int, line: bytes, response: bytes) -> None
     fields = differing_fields(recorded, ours)
     counts.kinds[_DIFFER if fields else _SAME] += 1
     if fields and len(counts.first) < _SHOWN_DIFFERENCES:
-        counts.first.append(Difference(number, _shown(recorded), response.decode(), fields))
+        counts.first.append(Difference(number, json_text(recorded), response.decode(), fields))
 
 
 def differing_fields(recorded: Any, ours: Any) -> list[str]:

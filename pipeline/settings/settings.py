@@ -31,7 +31,7 @@ from typing import Any
 from pipeline.files.small_file import small_file
 from pipeline.settings.resources import conf_text
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
-from store_format.errors import UnusableInputError, shown
+from store_format.errors import UnusableInputError, printable, shown
 from store_format.store.written_by import WrittenBy
 from udfs.filters.retry_rules import RetryRules
 from udfs.pull.pull_rules import PullRules
@@ -386,7 +386,7 @@ def _properties_values(path: Path, catalogue: Mapping[str, Setting]) -> Iterator
         raise SettingsError(str(path), "the properties file", "readable", error.strerror or repr(error)) from error
     except javaproperties.InvalidUEscapeError as error:
         where = f"{path}, line {line}"
-        raise SettingsError(where, "an escape", r"\uXXXX with four hex digits", error.escape) from error
+        raise SettingsError(where, "an escape", r"\uXXXX with four hex digits", printable(error.escape)) from error
 
 
 def _option_values(options: Sequence[str], catalogue: Mapping[str, Setting]) -> Iterator[tuple[str, Value]]:

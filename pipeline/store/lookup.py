@@ -6,7 +6,6 @@ Surprise: the modification time of a queue file to which start would write is th
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn
 
+from pipeline.files.json_text import json_text
 from pipeline.files.store_files import StoreFiles, is_uri, local_path
 from pipeline.files.whole_file import whole_file
 from pipeline.settings.settings import BrokerSettings
@@ -277,6 +277,6 @@ def write_lines(lines: Iterator[dict[str, Any]], out: str) -> None:
     try:
         with whole_file(local_path(out)) as file:
             for line in lines:
-                file.write((json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n").encode())
+                file.write(json_text(line, separators=(",", ":")).encode() + b"\n")
     except OSError as error:
         raise StoreError(out, "a file that can be written", str(error.strerror or error)) from error

@@ -59,6 +59,7 @@ from store_format.store.entry_check import Held, check_keys, check_units
 from store_format.store.recovery import FileWalk, recover_normally
 from tests.makers.log_rows import batches_of
 from tests.runs import fuzz_traffic as traffic
+from tests.runs import fuzz_written as written
 from tests.truth.golden import unpack_small
 from tests.truth.places import DATA
 
@@ -502,6 +503,13 @@ TARGETS: dict[str, Target] = {
     "requests": Target(traffic.request_seeds, traffic.use_requests, (*JSON_WORDS, *traffic.REQUEST_WORDS)),
     "Parquet requests": Target(traffic.parquet_seeds, traffic.use_parquet),
     "SQL92": Target(traffic.sql92_seeds, traffic.use_sql92, traffic.SQL_WORDS),
+    "scenarios": Target(written.scenario_seeds, written.use_scenarios, JSON_WORDS),
+    "workload": Target(written.workload_seeds, written.use_workload("x.toml"), written.TOML_WORDS),
+    "JSON workload": Target(written.json_workload_seeds, written.use_workload("x.json"), JSON_WORDS),
+    "simulation": Target(written.simulation_seeds, written.use_simulation, written.TOML_WORDS),
+    "properties": Target(written.properties_seeds, written.use_properties, written.PROPERTIES_WORDS),
+    "look-ups": Target(written.lookup_seeds, written.use_lookups, JSON_WORDS),
+    "frame file": Target(written.frame_file_seeds, written.use_frame_file, JSON_WORDS),
     "subscription": Target(lambda: [b"TagA || TagB", b"*", b"||"], traffic.use_subscription, (b"||", b" ", b"*", b"\0", b"\xc2\xa0")),
 }
 
@@ -516,6 +524,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "captures": ("pcap", "pcapng"),
     "requests": ("requests", "Parquet requests"),
     "filters": ("SQL92", "subscription"),
+    "written": ("scenarios", "workload", "JSON workload", "simulation", "properties", "look-ups", "frame file"),
 }
 # the parsers, each with the targets among which its inputs are divided
 PARSERS: dict[str, tuple[str, ...]] = {
@@ -530,5 +539,6 @@ PARSERS: dict[str, tuple[str, ...]] = {
     "SQL92": GROUPS["filters"],
     "requests": ("requests",),
     "Parquet": ("Parquet requests",),
+    "written": GROUPS["written"],
 }
 assert sorted(name for names in GROUPS.values() for name in names) == sorted(TARGETS)

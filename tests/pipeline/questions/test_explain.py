@@ -180,7 +180,7 @@ def test_light_queues_past_their_limit_get_null(pullsim: Pullsim, made: Lake) ->
         (["--at", "yesterday"], "expected ms since 1970 or a time such as"),
         (["--max-msg-nums", "2147483648"], "--max-msg-nums"),
         (["--broker", "broker-z"], "expected broker 'broker-z', found 'broker-a'"),
-        (["--topic", "\udcff"], "expected UTF-8"),
+        (["--topic", "\udcff"], "expected arguments in UTF-8, found '\\udcff'"),
     ],
 )
 def test_bad_options_end_with_2_and_say_why(options: list[str], told: str, pullsim: Pullsim, made: Lake, tmp_path: Path) -> None:

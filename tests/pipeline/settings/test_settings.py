@@ -374,6 +374,12 @@ def test_a_properties_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         BrokerSettings.from_sources(properties=tmp_path)
 
 
+def test_a_broken_escape_is_shown_in_a_form_that_can_be_printed(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        BrokerSettings.from_sources(properties=conf(tmp_path, b"brokerName=\\u68\0\x1b\n"))
+    assert str(caught.value).isprintable()
+
+
 def test_a_broken_escape_which_ends_the_broker_is_refused_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"line 2: an escape must be .* but is \\u00zz"):
         BrokerSettings.from_sources(properties=conf(tmp_path, "brokerName=a\nbrokerClusterName=\\u00zz\n"))

@@ -122,6 +122,13 @@ EDGES: list[tuple[Line, Line]] = [
 ]
 
 
+def test_half_of_a_surrogate_pair_stays_an_escape(small_store: Path, tmp_path: Path) -> None:
+    line = '{"op":"getEarliestMessageTime","topic":"\\ud83d","queueId":0,"note":"\u6807"}'
+    answered = looked_up(small_store, written(tmp_path / "in", [line]), tmp_path / "out")
+    assert json.loads(answered)["result"] == -1
+    assert '"topic":"\\ud83d"' in answered
+
+
 @pytest.mark.parametrize(("asked", "answer"), EDGES)
 def test_numbers_and_names_at_the_edges_are_answered(small_store: Path, tmp_path: Path, asked: Line, answer: Line) -> None:
     assert json.loads(looked_up(small_store, written(tmp_path / "in", [asked]), tmp_path / "out")) == asked | answer
