@@ -78,7 +78,7 @@ def requests_command(lake: str, out: str, broker: str | None, settings: GivenSet
 
     done = None
     if engine.may_work_here:
-        require_output("--out", out)
+        require_output("--out", out, read=lake)
         done = answered_here(written, lake, broker, None, options=ReplayOptions(), reads="lines", tell=engine.tell)
     if done is None:
         with engine.session(reads=lake, broker=broker, outputs={"--out": out}, workers=True) as spark:

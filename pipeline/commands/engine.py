@@ -174,7 +174,7 @@ def _check_named(
             require_input(option, path)
     for option, path in outputs.items():
         if path is not None:
-            require_output(option, path)
+            require_output(option, path, read=reads)
     for uri, option in uris.items():
         require_scheme(option, uri)
     if store is not None:

@@ -25,8 +25,10 @@ def recover_command(store: str, out: str, settings: GivenSettings) -> None:
 
     STORE is only read. This needs no Spark.
     """
+    from pipeline.files.given_files import require_output
     from pipeline.store.recover import run_recover, summary, write_recovery
 
+    require_output("--out", out, read=store)
     broker_settings = settings.of_store(store)
     told = run_recover(store, settings=broker_settings)
     write_recovery(told, out)
@@ -51,9 +53,11 @@ def lookup_command(store: str, requests: str, out: str, settings: GivenSettings)
     STORE is only read. Settings and the times of queue files come from FILE's header line if it has one, else from the files.
     --set and --properties override the header.
     """
+    from pipeline.files.given_files import require_output
     from pipeline.requests.request_file import header_config
     from pipeline.store.lookup import run_lookup
 
+    require_output("--out", out, read=store)
     done = run_lookup(
         store,
         requests,

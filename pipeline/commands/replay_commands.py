@@ -98,7 +98,7 @@ def replay_command(
         if requests is not None:
             require_input("--requests", requests)
         if out is not None:
-            require_output("--out", out)
+            require_output("--out", out, read=lake)
         has_messages = options.messages and (compare or out is not None)
         reads: Reads = "lines" if compare or has_messages else "queues"
         done = answered_here(answered, lake, broker, requests, options=options, reads=reads, tell=engine.tell)

@@ -75,7 +75,7 @@ def report_command(
     require_span(since, until, named=("--from", "--to"))
     if later is not None and engine.choice == "duckdb":
         raise click.UsageError("--upgrade-to cannot be combined with --engine duckdb: an upgrade is compared with Spark")
-    require_output("--out", out)
+    require_output("--out", out, read=lake)
     only = Filters(broker=broker, group=group, topic=topic, since=since, until=until)
     asked = AskedReport(lake, out, form, only, _before(compare), None if later is None else BrokerVersion(later))
     if later is not None or not engine.without_spark(lake, asked.write_quickly):

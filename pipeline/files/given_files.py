@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -95,12 +96,13 @@ def require_input(option: str, path: str) -> None:
         raise GivenFileError(f"{option} {path}: expected a file that can be read, found one without the permission")
 
 
-def require_output(option: str, path: str) -> None:
+def require_output(option: str, path: str, *, read: str | None = None) -> None:
     """Check that a local file can be written: there is a folder for it, and no folder in its place. A URI is not checked.
 
     Args:
         option: name of the option, for the error.
         path: path or URI of the file.
+        read: a store or a lake, in which the file may not lie.
 
     Raises:
         GivenFileError: the file cannot be written.
@@ -113,6 +115,8 @@ def require_output(option: str, path: str) -> None:
     above = os.path.dirname(target)
     if not os.path.isdir(above):
         raise GivenFileError(f"{option} {path}: expected a folder that holds the file, found none at {above}")
+    if read is not None and not is_uri(read) and Path(target).is_relative_to(os.path.realpath(local_path(read))):
+        raise GivenFileError(f"{option} {path}: expected a file outside of {read}, found one in it")
     if not os.access(target if os.path.exists(target) else above, os.W_OK):
         raise GivenFileError(f"{option} {path}: expected a file that can be written, found one without the permission")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Iterator
@@ -11,7 +12,14 @@ from typing import BinaryIO
 
 @contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
-    """A file to write to, which is renamed to `path` at the end; raises OSError where it cannot be written."""
+    """A file to write to, which is renamed to `path` at the end, or to what `path` is a link to.
+
+    Raises:
+        OSError: the file cannot be written, or a device, a pipe or a folder has its name.
+    """
+    path = os.path.realpath(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(errno.EINVAL, "a device, a pipe or a folder", path)
     temporary = os.path.join(os.path.dirname(path), f".pullsim-{uuid.uuid4().hex}")
     file = open(temporary, "xb")  # noqa: SIM115 - its mode is that of the umask, unlike that of tempfile's
     try:

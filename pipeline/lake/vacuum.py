@@ -8,6 +8,7 @@ version of the lake, an older one, still needs.
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import LAKE_VERSION, TABLES
 
 _BY_SPARK = "only Spark opens it"
+_ELSEWHERE = "its folder, or that of its log, is a link to another one: files there may belong to another table"
 _NEVER_COMMITTED = "no version of the lake has it: a run that did not end left it, and the next run that writes it replaces it"
 
 
@@ -59,9 +61,11 @@ def vacuum(root: str, hours: int, *, now: dt.datetime, dry_run: bool) -> Iterato
     """
     root, before = lake_root(root), now - dt.timedelta(hours=hours)
     newest, former = _versions(root, before)
-    for name in sorted({*newest, *TABLES}):
+    for name in sorted({LAKE_VERSION.name, *TABLES}):
         path = f"{root}/{name}"
-        if name in newest:
+        if not is_s3(root) and not _is_in(root, name):
+            yield Vacuumed(table=name, note=_ELSEWHERE)
+        elif name in newest:
             with _named_in_errors(path):
                 yield _vacuum_table(path, name, hours, before, needed=(former.get(name, newest[name]), newest[name]), dry_run=dry_run)
         elif delta_version(path) is not None:
@@ -95,6 +99,12 @@ def _versions(root: str, before: dt.datetime) -> tuple[dict[str, int], dict[str,
         chosen = pc.max(old["version"]) if len(old) else pc.min(rows["version"])
         former = rows_with(opened, path, schema, ["tables"], {"version": [chosen.as_py()]})
     return {**newest.tables, LAKE_VERSION.name: by}, dict(former["tables"][0].as_py())
+
+
+def _is_in(root: str, name: str) -> bool:
+    """Whether the folder of a table and that of its log lie in the lake themselves."""
+    folder = f"{os.path.realpath(root)}/{name}"
+    return all(os.path.realpath(one) == one for one in (folder, f"{folder}/_delta_log"))
 
 
 def _vacuum_table(path: str, name: str, hours: int, before: dt.datetime, needed: tuple[int, int], *, dry_run: bool) -> Vacuumed:

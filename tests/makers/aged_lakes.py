@@ -8,6 +8,11 @@ import re
 import time
 from pathlib import Path
 
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from pipeline.schema.arrow_types import arrow_schema
+from pipeline.schema.tables import LAKE_VERSION
 from pipeline.settings.settings import BrokerSettings
 from tests.runs.importing import imported
 from tests.runs.replaying import NOON
@@ -42,3 +47,11 @@ def age_file(path: Path, hours: float) -> None:
     """Set the time of a file to some hours ago."""
     then = time.time() - hours * HOUR
     os.utime(path, (then, then))
+
+
+def name_another_table(lake: Path, name: str) -> None:
+    """Commit a version of a lake that names one table more, at its version 1."""
+    path = str(lake / LAKE_VERSION.name)
+    newest = max(DeltaTable(path).to_pyarrow_table().to_pylist(), key=lambda row: row["version"])
+    row = newest | {"version": newest["version"] + 1, "tables": [*newest["tables"], (name, 1)]}
+    write_deltalake(path, pa.Table.from_pylist([row], schema=arrow_schema(LAKE_VERSION)), mode="append")

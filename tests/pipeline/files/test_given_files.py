@@ -107,6 +107,15 @@ def test_permissions_are_looked_at(tmp_path: Path) -> None:
         require_output("--out", str(tmp_path / "closed"))
 
 
+def test_a_file_of_results_lies_outside_of_what_is_read(tmp_path: Path) -> None:
+    (tmp_path / "store" / "config").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "store" / "config")
+    for path in (tmp_path / "store" / "checkpoint", tmp_path / "link" / "topics.json", tmp_path / "store" / ".." / "store" / "x"):
+        with pytest.raises(GivenFileError, match="expected a file outside of"):
+            require_output("--out", str(path), read=str(tmp_path / "store"))
+    require_output("--out", str(tmp_path / "store-2"), read=str(tmp_path / "store"))
+
+
 def test_ctrl_c_ends_with_130_and_one_line(lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(**_options: object) -> None:
         raise KeyboardInterrupt

@@ -26,6 +26,25 @@ def test_the_umask_decides_who_reads_a_file(tmp_path: Path, umask: int) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_link_stays_and_its_file_is_written(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    for text in (b"first", b"second"):
+        with whole_file(str(tmp_path / "link")) as file:
+            file.write(text)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "out").read_bytes() == text
+
+
+def test_a_pipe_or_a_folder_stays_what_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(OSError, match="a device, a pipe or a folder"), whole_file(str(tmp_path / name)):
+            pass
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["folder", "pipe"]
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
 def test_a_file_that_is_not_written_to_its_end_leaves_the_former_one(tmp_path: Path) -> None:
     (tmp_path / "out").write_bytes(b"former")
     files = whole_file(str(tmp_path / "out"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from pipeline.lake.vacuum import Vacuumed, vacuum
 from pipeline.main import run
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_schema
-from tests.makers.aged_lakes import age, age_file, import_here, replaced_lake
+from tests.makers.aged_lakes import age, age_file, import_here, name_another_table, replaced_lake
 from tests.makers.lakes import contents, import_as, live_files, rows, tiny_store
 from tests.runs.replaying import NOON
 
@@ -43,6 +44,35 @@ def needed(lake: Path) -> set[Path]:
     at = dict(Lake(None, str(lake)).at.tables)
     at["lake_version"] = max(int(path.stem) for path in (lake / "lake_version/_delta_log").glob("*.json"))
     return {lake / name / path for name, version in at.items() for path in live_files(lake / name, version)}
+
+
+def listed(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+@pytest.mark.parametrize("part", ["", "/_delta_log"])
+def test_files_of_another_table_to_which_a_link_leads_stay(lake: Path, tmp_path: Path, part: str) -> None:
+    other = replaced_lake(tmp_path / "other", tiny_store(tmp_path / "other-store", QUEUES)) / "queue"
+    (lake / f"queue{part}").rename(tmp_path / "former")
+    (lake / f"queue{part}").symlink_to(f"{other}{part}")
+    age(lake, 30)
+    age(tmp_path / "other", 30)
+    before = listed(other)
+    told = vacuumed(lake)["queue"]
+    assert listed(other) == before
+    assert (told.files, told.log_files) == (0, 0)
+    assert told.note is not None
+
+
+def test_names_of_tables_that_a_lake_tells_lead_nowhere_else(lake: Path, tmp_path: Path) -> None:
+    other = replaced_lake(tmp_path / "other", tiny_store(tmp_path / "other-store", QUEUES)) / "queue"
+    age(lake, 30)
+    age(tmp_path / "other", 30)
+    before = listed(other)
+    name_another_table(lake, "../other/queue")
+    with suppress(LakeError):
+        vacuumed(lake)
+    assert listed(other) == before
 
 
 def test_replaced_files_go_and_the_rows_stay(lake: Path) -> None:
