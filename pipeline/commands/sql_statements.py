@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.commands.engine import Engine
+from pipeline.files.small_file import small_file
 from pipeline.terminal import progress_to_stderr, say, show_rows, show_streamed
 from store_format.errors import UnusableInputError
 
@@ -104,7 +105,7 @@ def text_of(file: str | None) -> str | None:
     if file is None:
         return None if sys.stdin.isatty() else sys.stdin.read()
     try:
-        return Path(file).read_text("utf-8")
+        return small_file(file).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"--file {file}: expected a file of SQL in UTF-8, found {error}") from error
 

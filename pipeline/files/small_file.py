@@ -9,14 +9,14 @@ from pathlib import Path
 SMALL_BYTES_MAX = 16 << 20
 
 
-def small_file(path: str | Path) -> bytes:
-    """The bytes of a file of at most SMALL_BYTES_MAX.
+def small_file(path: str | Path, most: int = SMALL_BYTES_MAX) -> bytes:
+    """The bytes of a file of at most `most`.
 
     Raises:
         OSError: the file cannot be read or is longer; `strerror` says why.
     """
     with open(path, "rb") as file:
-        content = file.read(SMALL_BYTES_MAX + 1)
-    if len(content) > SMALL_BYTES_MAX:
-        raise OSError(errno.EFBIG, f"longer than {SMALL_BYTES_MAX:,} bytes", str(path))
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"longer than {most:,} bytes", str(path))
     return content

@@ -6,12 +6,12 @@ Not the broker's code. Every field is checked before a byte is written; the erro
 from __future__ import annotations
 
 import json
-import tomllib
 from typing import Annotated
 
 from pydantic import Field, StrictBool
 
 from pipeline.files.small_file import small_file
+from pipeline.files.toml_text import parsed_toml
 from pipeline.generate import workload_fields as f
 from store_format.record.message import Host
 
@@ -87,7 +87,7 @@ def read_workload(path: str) -> Workload:
     """
     try:
         raw = small_file(path)
-        found = json.loads(raw) if path.endswith(".json") else tomllib.loads(raw.decode())
+        found = json.loads(raw) if path.endswith(".json") else parsed_toml(raw.decode())
     except OSError as error:
         raise f.WorkloadError(path, "a file that can be read", error.strerror or repr(error)) from error
     except ValueError as error:  # the errors of both decoders, and of UTF-8

@@ -25,10 +25,16 @@ _NO_NAME: Final = re.compile(r"[.();]|--|/\*")
 _EXPLAINED: Final = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
 # they take a path in the place of a name
 _OF_PATHS: Final = frozenset({"DETAIL", "HISTORY"})
-# functions that run code of Java or read a file; found in every form: quoted, qualified, with a comment before the bracket
-_UNSAFE: Final = ("java_method", "reflect", "try_reflect", "from_protobuf", "to_protobuf", "table_changes", "table_changes_by_path")
+# functions that run code of Java or read a file, as of a schema; found in every form: quoted, qualified, with a comment before the bracket
+_UNSAFE: Final = (
+    *("java_method", "reflect", "try_reflect", "table_changes", "table_changes_by_path"),
+    *("from_protobuf", "to_protobuf", "from_xml", "schema_of_xml", "from_avro", "to_avro", "schema_of_avro"),
+)
 _GAP = r"`?(?:\s|--[^\n]*\n|/\*.*?\*/)*"
 _UNSAFE_CALL: Final = re.compile(rf"\b({'|'.join(_UNSAFE)}){_GAP}\(", re.IGNORECASE | re.DOTALL)
+# IDENTIFIER(...)(...): the name of the function is put together, and sqlglot takes its arguments for names of columns
+_IDENTIFIER: Final = re.compile(rf"\bidentifier{_GAP}\(", re.IGNORECASE | re.DOTALL)
+_CALL_OF_CALL: Final = re.compile(rf"\){_GAP}\(", re.DOTALL)
 # SELECT TRANSFORM(...) USING 'command', MAP and REDUCE
 _SCRIPT: Final = re.compile(rf"\busing{_GAP}['\"]", re.IGNORECASE | re.DOTALL)
 # what sqlglot and Spark may take for the end of a comment or of a text at different places
@@ -72,6 +78,8 @@ def check_read_only(text: str, functions: Collection[str] = ()) -> None:
     """
     if unsafe := _UNSAFE_CALL.search(text):
         raise NotReadOnlyError(f"the function {unsafe[1].lower()}")
+    if _IDENTIFIER.search(text) and _CALL_OF_CALL.search(text):
+        raise NotReadOnlyError("IDENTIFIER in the place of a function")
     if _SCRIPT.search(text):
         raise NotReadOnlyError("a command of the shell after USING")
     for form, what in _READ_DIFFERENTLY.items():

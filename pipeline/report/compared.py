@@ -10,11 +10,11 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from markupsafe import Markup
 
+from pipeline.files.small_file import small_file
 from pipeline.lake.asking import Row
 from pipeline.report import forms
 from pipeline.report.question import TOP, Answer, Question, ReportColumn, ReportFinding, with_broker
@@ -246,6 +246,10 @@ def _is_worse(row: Row) -> bool:
     return _is_in_both(row) and now > max(was, _WORSE.index("UNKNOWN"))
 
 
+# most bytes of a report: one of a million groups has less
+_REPORT_BYTES_MAX = 512 << 20
+
+
 def read_report(path: str) -> Compared:
     """Return the report in a file that `pullsim report --format json` wrote.
 
@@ -253,7 +257,7 @@ def read_report(path: str) -> Compared:
         ReportFileError: the file cannot be read, or has no such report.
     """
     try:
-        found = json.loads(Path(path).read_text("utf-8"))
+        found = json.loads(small_file(path, _REPORT_BYTES_MAX))
     except (OSError, ValueError, RecursionError) as error:
         raise ReportFileError(f"--compare {path}: expected a report that --format json wrote, found {error}") from error
     try:

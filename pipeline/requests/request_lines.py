@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from itertools import repeat
 from operator import contains
@@ -94,8 +95,8 @@ def _no_double(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these pairs; a duplicate key is an error, because parsers differ in which value they take."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {shown(next(name for name in names if names.count(name) > 1))} is there twice")
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the key {shown(name)} is there twice")
     return found
 
 

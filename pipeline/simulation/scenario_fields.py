@@ -6,7 +6,6 @@ Not the broker's own. The other fields have the types of workload files.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import Field, fields
 from enum import Enum
@@ -14,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, TypeAdapter, create_model
 
+from pipeline.files.toml_text import parsed_toml
 from pipeline.generate import workload_fields as f
 from pipeline.generate.workload_fields import WorkloadError
 from pipeline.settings.settings import camel_case
@@ -188,7 +188,7 @@ def line_of(text: str, names: Sequence[str]) -> int | None:
 def parsed(text: str, path: str) -> dict[str, Any]:
     """Return the tables of a TOML text; raise ScenarioError with the decoder's message, which has line and column, if it is none."""
     try:
-        return tomllib.loads(text)
+        return parsed_toml(text)
     except ValueError as error:  # also one of a number with too many digits
         raise ScenarioError(path, "TOML", str(error)) from error
     except RecursionError as error:

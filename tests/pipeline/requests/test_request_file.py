@@ -78,6 +78,11 @@ BAD = {
         "text without lone surrogates",
         "T\\ud83dAG",
     ),
+    "many keys, the last one twice": (
+        b'{"request": {%s, "k9": 1}}' % b", ".join(b'"k%d": 0' % number for number in range(20_000, 0, -1)),
+        "a JSON object",
+        "the key 'k9' is there twice",
+    ),
     "no request": (b'{"response": null}', 'a field "request" that is an object', "response"),
     "a request that is a list": (b'{"request": []}', 'a field "request" that is an object', "[]"),
     "no group": (without("group"), 'a text in "group"', "None"),
