@@ -18,6 +18,7 @@ from deltalake.table import ProtocolVersions
 
 from pipeline.files.object_store import is_s3, s3_access
 from pipeline.files.store_files import filesystem_of, is_local_or_s3
+from store_format.errors import shown
 
 # deltalake 1.6 decodes the percent-encoding of a path twice, takes a backslash for a slash, and refuses control characters
 _MISREAD = re.compile(r"[%\\\x00-\x1f\x7f]")
@@ -27,6 +28,8 @@ _PLAIN_FEATURES = {"appendOnly", "invariants", "changeDataFeed"}
 _WRITER_FEATURES = {"clustering", "domainMetadata"}
 # begin of the names of the columns that `added_files` has for partition columns
 PARTITION = "partition."
+# an absolute path, a URI or .. in a path, percent-encoded or not: Delta's protocol knows the first two, but no table of a lake has them
+_OF_ANOTHER_FOLDER = re.compile(r"^(?:[a-z][a-z0-9+.-]*(?::|%3A))?(?:/|%2F)|(?:^|/|%2F)(?:\.|%2E){2}(?:/|%2F|$)", re.IGNORECASE)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -67,8 +70,16 @@ def _features(protocol: ProtocolVersions) -> set[str]:
 
 
 def added_files(table: DeltaTable) -> pa.Table:
-    """The files of a Delta table: `path` below the table's folder as the log spells it, and `partition.NAME` for each partition column."""
-    return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()  # pa.table imports pandas
+    """The files of a Delta table: `path` below the table's folder as the log spells it, and `partition.NAME` for each partition column.
+
+    Raises:
+        OSError: a path leads out of the table's folder.
+    """
+    files = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()  # pa.table imports pandas
+    for name in files["path"].to_pylist():
+        if _OF_ANOTHER_FOLDER.search(name):
+            raise OSError(f"expected data files in its folder, found {shown(name)}")
+    return files
 
 
 def files_with(table: DeltaTable, column: str, value: str) -> list[str]:

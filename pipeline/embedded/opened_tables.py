@@ -79,7 +79,10 @@ def create_table_view(connection: duckdb.DuckDBPyConnection, root: str, table: T
         schema, adds = pa.schema(delta.schema()), added_files(delta)
     except (DeltaError, OSError) as error:
         raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}") from error
-    files = [f"{path}/{unquote(name)}" for name in adds["path"].to_pylist()]
+    names = [unquote(name) for name in adds["path"].to_pylist()]
+    if any(map(_PATTERN.search, names)):
+        raise NotSupportedError(f"the table {table.name} has data files whose names DuckDB takes for patterns")
+    files = [f"{path}/{name}" for name in names]
     if is_s3(path) and files:
         from pipeline.delta.table_rows import dataset_of
 

@@ -73,6 +73,16 @@ def test_the_driver_names_the_data_file_that_it_cannot_read(tmp_path: Path) -> N
         small_table(path, 0, schema)
 
 
+@pytest.mark.parametrize("place", ["../other/{}", "a/%2e%2E/../{}", "{folder}/{}", "file://{folder}/{}", "%2f{}"])
+def test_a_data_file_of_another_folder_is_refused(tmp_path: Path, place: str) -> None:
+    path, file = table_of(tmp_path / "broker")
+    file.rename(tmp_path / file.name)
+    commit = tmp_path / "broker" / "_delta_log" / f"{0:020d}.json"
+    commit.write_text(commit.read_text().replace(file.name, place.format(file.name, folder=tmp_path)))
+    with pytest.raises(OSError, match="expected data files in its folder, found"):
+        small_table(path, 0, pa.schema({"a": pa.int64()}))
+
+
 @pytest.mark.parametrize("line", [b'{"commitInfo": {"userMeta', b"\x00\xff", b"[1]", b"[" * 100_000])
 def test_a_broken_commit_is_named(line: bytes, tmp_path: Path) -> None:
     path, _ = table_of(tmp_path / "broker")
