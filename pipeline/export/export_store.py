@@ -31,7 +31,7 @@ from pipeline.rows.unmapped_files import FOLDER
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.tasks.work import DriverTasks, SparkTasks, SparkWork, Tasks, Work
-from store_format.errors import StoreError
+from store_format.errors import StoreError, shown
 from store_format.files.mapped_files import offset_to_file_name
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
@@ -175,10 +175,14 @@ def create_files(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
     """Create the files of rows of store_file, filled with zeros; returns the number of files, and 0 for the bytes."""
     made = 0
     for row in files.to_pylist():
+        path, length, used = row["path"], row["length"], (row["wrote"] or 0) if row["kind"] == COMMIT_LOG else 0
+        if path is None or (row["kind"] != FOLDER and not 0 <= used <= (-1 if length is None else length)):
+            found = f"path {shown(path)}, length {length} and wrote {used}"
+            raise StoreError("store_file", "files with a path, and with 0 <= wrote <= length", found, hint="import the store again")
         if row["kind"] == FOLDER:
-            opened.folder.create_folder(row["path"])
+            opened.folder.create_folder(path)
         else:
-            opened.folder.create(row["path"], row["length"], (row["wrote"] or 0) if row["kind"] == COMMIT_LOG else 0)
+            opened.folder.create(path, length, used)
             made += 1
     return made, 0
 

@@ -15,10 +15,11 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from pipeline.export import store_folder
-from pipeline.export.export_store import folder_beside
+from pipeline.export.export_store import create_files, folder_beside
 from pipeline.export.store_folder import OpenFiles, StoreFolder
 from store_format.errors import StoreError
 from store_format.files.mapped_files import offset_to_file_name
@@ -44,6 +45,16 @@ def folder(tmp_path: Path) -> StoreFolder:
 def contents(folder: StoreFolder) -> list[bytes]:
     """Of all files there are, in their order."""
     return [path.read_bytes() for path in sorted(Path(folder.root, COMMIT_LOG).iterdir())]
+
+
+@pytest.mark.parametrize("changed", [{"wrote": 11}, {"wrote": -1}, {"length": None}, {"length": -1, "wrote": None}, {"path": None}])
+def test_a_file_that_no_import_describes_is_refused_before_it_is_made(folder: StoreFolder, changed: dict[str, Any]) -> None:
+    described = {"kind": COMMIT_LOG, "path": path_of("1"), "length": 10, "wrote": 10} | changed
+    kinds = pa.schema({"kind": pa.string(), "path": pa.string(), "length": pa.int64(), "wrote": pa.int64()})
+    before = contents(folder)
+    with OpenFiles(folder) as opened, pytest.raises(StoreError, match="store_file: expected files with a path, and with 0 <= wrote"):
+        create_files(opened, pa.RecordBatch.from_pylist([described], schema=kinds))
+    assert contents(folder) == before
 
 
 @pytest.mark.parametrize("seed", range(20))
