@@ -99,7 +99,7 @@ def any_segment(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segment 
     if not isinstance(layer, ip.IP | ip6.IP6):
         return Bad(packet.position, bad, packet.data[:RAW_BYTES_MAX]) if bad else None
     inner = layer.data
-    if layer.p != ip.IP_PROTO_TCP or not layer.p:
+    if getattr(layer, "p", None) != ip.IP_PROTO_TCP:  # dpkt tells no protocol of what IPv6 encrypts
         return None
     if not isinstance(inner, tcp.TCP):
         return Bad(packet.position, "expected a whole TCP header, found a part of it, or a fragment", packet.data[:RAW_BYTES_MAX])

@@ -194,6 +194,13 @@ def test_an_extension_header_of_ipv6_is_no_payload() -> None:
     assert (found.payload, found.numbers[SegmentCol.LENGTH]) == (PAYLOAD, len(PAYLOAD))
 
 
+def test_a_packet_that_ipv6_encrypts_is_no_segment() -> None:
+    esp = 50
+    packet = bytearray(link(ETHERNET, ip(*V6, tcp((V6[0], 1), (V6[1], 2), 7, PAYLOAD))))
+    packet[20] = esp
+    assert segment_of(Packet(0, 24, START, ETHERNET, bytes(packet)), {}) is None
+
+
 def test_the_padding_of_a_short_ethernet_frame_is_no_payload() -> None:
     packet = link(ETHERNET, ip(*V4, tcp(CLIENT, SERVER, 7, b"x"))) + bytes(20)
     found = segment_of(Packet(0, 24, START, ETHERNET, packet), {})
