@@ -181,9 +181,10 @@ def test_a_stream_and_a_follower_go_on_for_hours(tmp_path: Path, capsys: pytest.
     lake, incoming, metrics, pulls = tmp_path / "lake", tmp_path / "incoming", tmp_path / "stream.prom", Pulls(store)
     incoming.mkdir()
     first = store.times[0]
-    store.grow_to(first + AHEAD * 1000)
+    store.grow_to(first)
     importing: list[str | Path] = ["import", tmp_path / "store", "--lake", lake, "--broker-name", "b"]
     assert ended(importing).code == 0
+    store.grow_to(first + AHEAD * 1000)
     one_gib = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
     asked: list[str | Path] = ["--lake", lake, "--requests", incoming, "--checkpoint", tmp_path / "of-stream"]
     asked += ["--at", "request-time", "--hold"]
@@ -192,8 +193,12 @@ def test_a_stream_and_a_follower_go_on_for_hours(tmp_path: Path, capsys: pytest.
         start([*importing, "--follow", "--trigger", "5", *one_gib], told=told[0]),
         start(["stream", *asked, "--metrics", metrics, *one_gib], told=told[1]),
     ]
-    samples, begun, number = [], time.monotonic(), 0
+    samples, number = [], 0
     try:
+        while "batch 0:" not in told[0].read_text("utf-8"):  # the first batch takes minutes on a busy machine, the next ones less
+            assert [process.poll() for process in running] == [None, None]
+            time.sleep(1)
+        begun = time.monotonic()
         while (now := time.monotonic() - begun) < SECONDS:
             assert [process.poll() for process in running] == [None, None]
             count = store.grow_to(first + int((now + AHEAD) * 1000))
@@ -214,13 +219,10 @@ def test_a_stream_and_a_follower_go_on_for_hours(tmp_path: Path, capsys: pytest.
     answers = answers_of(lake)
     assert Counter(row["consumerGroup"] for row in answers) == Counter([*pulls.made])
     alone = answered_alone(tmp_path, pulls.made, answers)
-    for row in answers:
-        expected = alone[row["consumerGroup"]]
-        assert {name: row[name] for name in ("status", "nextBeginOffset")} == {
-            name: str(expected[name]) for name in ("status", "nextBeginOffset")
-        }, row
     with capsys.disabled():
         held = sum(bool(row["wokenMillis"]) for row in answers)
         print(f"{SECONDS} s: {len(answers)} pulls answered once, {held} held; {count} messages; {samples[:: max(len(samples) // 12, 1)]}")
+    compared = ((row, alone[row["consumerGroup"]]) for row in answers)
+    assert [row for row, replayed in compared if any(row[name] != str(replayed[name]) for name in ("status", "nextBeginOffset"))] == []
     if SECONDS >= SETTLED:
         check_flat(samples)
