@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 import pytest
 
+from pipeline.commands.sql_statements import text_of
 from pipeline.files.small_file import SMALL_BYTES_MAX, small_file
 from pipeline.files.store_files import CONFIG_BYTES_MAX, StoreFiles
 from pipeline.generate.workload import read_workload
 from pipeline.generate.workload_fields import WorkloadError
+from pipeline.report.compared import ReportFileError, read_report
 from pipeline.rows.config_tables import config_rows
 from pipeline.settings.settings import BrokerSettings, SettingsError
 from pipeline.simulation.scenario import scenario_text
@@ -66,3 +69,7 @@ def test_a_file_of_settings_or_loads_that_is_too_long_is_refused(tmp_path: Path)
 def test_a_device_without_end_is_not_read_to_its_end() -> None:
     with pytest.raises(SettingsError, match="longer than"):
         BrokerSettings.from_sources(properties="/dev/zero")
+    with pytest.raises(click.UsageError, match="longer than"):
+        text_of("/dev/zero")
+    with pytest.raises(ReportFileError, match="longer than"):
+        read_report("/dev/zero")
