@@ -246,8 +246,8 @@ def _is_worse(row: Row) -> bool:
     return _is_in_both(row) and now > max(was, _WORSE.index("UNKNOWN"))
 
 
-# most bytes of a report: one of a million groups has less
-_REPORT_BYTES_MAX = 512 << 20
+# most bytes of a report: one of 300,000 groups has less
+_REPORT_BYTES_MAX = 128 << 20
 
 
 def read_report(path: str) -> Compared:
