@@ -47,7 +47,8 @@ FROM group_overview
 ORDER BY lag DESC NULLS LAST, brokerName, consumerGroup
 LIMIT {_MOST}""",
         f"""\
-SELECT brokerName, topic, queues, messages, bytes, messagesPerSecond, asOf - firstStoreTimestamp AS keptMillis, consumerGroups, lag
+SELECT
+  brokerName, topic, queues, messages, bytes, messagesPerSecond, try_subtract(asOf, firstStoreTimestamp) AS keptMillis, consumerGroups, lag
 FROM topic_overview
 {scope.topics()}
 ORDER BY bytes DESC NULLS LAST, brokerName, topic

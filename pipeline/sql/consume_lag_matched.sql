@@ -80,7 +80,7 @@ SELECT
   brokerName, consumerGroup, topic, queueId, minOffset, brokerOffset, consumerOffset, expressionType, expression, knownFrom, lag,
   CASE WHEN whyNot IS NULL THEN coalesce(messages, 0L) END,
   CASE WHEN whyNot IS NULL THEN coalesce(bytes, 0L) END,
-  CASE WHEN whyNot IS NULL THEN coalesce(asOf - waitsSince, 0L) END,
+  CASE WHEN whyNot IS NULL THEN CASE WHEN waitsSince IS NULL THEN 0L ELSE try_subtract(asOf, waitsSince) END END,
   asOf,
   coalesce(whyNot, reason)
 FROM reasoned

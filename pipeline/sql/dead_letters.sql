@@ -30,7 +30,7 @@ WITH lying AS (
 )
 SELECT
   l.brokerName, substring(l.topic, 6), l.originTopic, l.messages, l.bytes, l.reconsumeTimesMax,
-  l.oldestStoreTimestamp, l.newestStoreTimestamp, l.oldestBornTimestamp, b.maxStoreTimestamp - l.oldestStoreTimestamp,
+  l.oldestStoreTimestamp, l.newestStoreTimestamp, l.oldestBornTimestamp, try_subtract(b.maxStoreTimestamp, l.oldestStoreTimestamp),
   coalesce(r.readers, 0L), b.maxStoreTimestamp
 FROM lying l
 LEFT JOIN reading r ON r.brokerName = l.brokerName AND r.topic = l.topic

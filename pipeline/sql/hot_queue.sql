@@ -26,7 +26,10 @@ WITH entry AS (
   WHERE e.storeTimestamp IS NOT NULL
   GROUP BY e.brokerName, e.topic, e.queueId
 ), sized AS (
-  SELECT q.*, coalesce(e.messages, 0L) AS messages, coalesce(e.bytes, 0L) AS bytes, e.firstStoreTimestamp, e.lastStoreTimestamp
+  -- a damaged record may have any time
+  SELECT
+    q.*, coalesce(e.messages, 0L) AS messages, coalesce(e.bytes, 0L) AS bytes, e.firstStoreTimestamp, e.lastStoreTimestamp,
+    try_subtract(e.lastStoreTimestamp, e.firstStoreTimestamp) AS seenMillis
   FROM queue q
   LEFT JOIN entry e USING (brokerName, topic, queueId)
 )
@@ -36,6 +39,6 @@ SELECT
   try_divide(bytes, sum(bytes) OVER topic),
   try_divide(messages * count(*) OVER topic, sum(messages) OVER topic),
   firstStoreTimestamp, lastStoreTimestamp,
-  CASE WHEN lastStoreTimestamp - firstStoreTimestamp >= 1000 THEN (messages - 1) * 1000D / (lastStoreTimestamp - firstStoreTimestamp) END
+  CASE WHEN seenMillis >= 1000 THEN (messages - 1) * 1000D / seenMillis END
 FROM sized
 WINDOW topic AS (PARTITION BY brokerName, topic)

@@ -53,7 +53,7 @@ WITH written AS (
   WHERE tags = 'ck' AND consumerGroup <> '' AND topic <> '' AND num BETWEEN 1 AND 127
   GROUP BY brokerName, consumerGroup, topic, queueId, startOffset, popTime, owner, rePutTimes, num, distances, reviveTopic, reviveQueueId
 ), given AS (
-  SELECT p.*, place, startOffset + coalesce(try_cast(get(split(distances, ','), place) AS BIGINT), place) AS queueOffset
+  SELECT p.*, place, try_add(startOffset, coalesce(try_cast(get(split(distances, ','), place) AS BIGINT), place)) AS queueOffset
   FROM point p
   LATERAL VIEW explode(sequence(0, num - 1)) numbered AS place
 ), acked AS (

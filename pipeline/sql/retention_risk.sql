@@ -22,7 +22,7 @@ LOST: messages were deleted before the group consumed them.
 NOTHING_WAITS: the group has consumed all that there is.
 NO_FILE: the queue has no entry for the next message, or the lake no file of the log.
 NO_SETTING: fileReservedTime is no number.
-NOT_DELETED: the file with the next message is not deleted: it is the last one of a log that does not grow, or deleteWhen names no hour.
+NOT_DELETED: the file with the next message is not deleted: it is the last one of a log that does not grow, deleteWhen names no hour, or no BIGINT holds the time.
 IN_TIME: at its pace the group has consumed everything before it goes.',
   nextFile COMMENT 'first offset of the file of the commit log that holds the next message of the group, where lost messages end or else at consumerOffset; NULL where there is none',
   deletedAt COMMENT 'when the broker deletes that file, ms',
@@ -105,7 +105,7 @@ SELECT
   CASE WHEN whyNot IN ('NO_OFFSET', 'NO_QUEUE') THEN NULL ELSE greatest(minOffset - committed, 0) END,
   CASE WHEN whyNot IN ('NO_OFFSET', 'NO_QUEUE') THEN NULL ELSE greatest(committed - minOffset, 0) END,
   minOffsetPerHour, consumerOffsetPerHour,
-  CASE WHEN whyNot = 'LOST' THEN 0 WHEN whyNot IS NULL THEN lossAt - asOf END,
+  CASE WHEN whyNot = 'LOST' THEN 0 WHEN whyNot IS NULL THEN try_subtract(lossAt, asOf) END,
   CASE WHEN whyNot IS NULL AND consumerOffsetPerHour IS NOT NULL THEN 'HISTORY' WHEN whyNot IS NULL THEN 'FILE_RESERVED_TIME' END,
   whyNot, nextFile, deletedAt, asOf
 FROM judged

@@ -22,6 +22,9 @@ WITH topics AS (
     min(firstStoreTimestamp) AS firstStoreTimestamp, max(lastStoreTimestamp) AS lastStoreTimestamp
   FROM hot_queue
   GROUP BY brokerName, topic
+), timed AS (
+  -- a damaged record may have any time
+  SELECT *, try_subtract(lastStoreTimestamp, firstStoreTimestamp) AS seenMillis FROM topics
 )
 SELECT
   brokerName, topic,
@@ -35,6 +38,6 @@ SELECT
   queues, offsets, messages, bytes,
   try_divide(bytes, messages),
   firstStoreTimestamp, lastStoreTimestamp,
-  CASE WHEN lastStoreTimestamp - firstStoreTimestamp >= 1000 THEN (messages - 1) * 1000D / (lastStoreTimestamp - firstStoreTimestamp) END,
-  CASE WHEN lastStoreTimestamp - firstStoreTimestamp >= 1000 THEN bytes * 1000D / (lastStoreTimestamp - firstStoreTimestamp) END
-FROM topics
+  CASE WHEN seenMillis >= 1000 THEN (messages - 1) * 1000D / seenMillis END,
+  CASE WHEN seenMillis >= 1000 THEN bytes * 1000D / seenMillis END
+FROM timed

@@ -11,7 +11,7 @@ import pytest
 from pipeline.schema import tables as t
 from pipeline.schema.lag_tables import LAG_HISTORY
 from pipeline.sql.statements import view_sql
-from tests.runs.views_by_hand import ENGINES, shown_by
+from tests.runs.views_by_hand import ENGINES, Show, shown_by
 from tests.truth.places import PROJECT
 
 HOUR = 3_600_000
@@ -46,6 +46,11 @@ REWOUND: Observations = [(20, 0, 900), (0, 100, 400)]
 MOVED: Observations = [(20, 0, 10), (10, 380, 390), (0, 390, 400)]
 # the next pull will be moved: nothing was consumed
 TO_BE_MOVED: Observations = [(20, 0, 400), (0, 450, 400)]
+
+VIEWS = ("consume_lag", "group_pace", "log_file_deletion", "retention_risk")
+Risks = dict[tuple[str, str, str, int], dict[str, Any]]
+# times of a damaged record, each as the last of its broker, and as the first of a segment of its log
+LEAST, GREATEST = -(2**63), 2**63 - 1
 
 # (broker, group) -> offset, observations, (lostMessages, messagesToLoss, timeToLossMillis, basis, reason)
 CASES: dict[tuple[str, str], tuple[int, Observations, tuple[Any, ...]]] = {
@@ -117,13 +122,22 @@ def tables() -> dict[t.Table, list[tuple[Any, ...]]]:
 
 
 @pytest.fixture(params=ENGINES)
-def risks(request: pytest.FixtureRequest, tmp_path: Path) -> dict[tuple[str, str, str, int], dict[str, Any]]:
+def show(request: pytest.FixtureRequest, tmp_path: Path) -> Show:
+    return shown_by(request, tmp_path, request.param)
+
+
+@pytest.fixture
+def risks(show: Show) -> Risks:
+    return risks_of(show, tables())
+
+
+def risks_of(show: Show, found: dict[t.Table, list[tuple[Any, ...]]]) -> Risks:
     """The rows of the view, by (broker, group, topic, queueId)."""
-    rows = shown_by(request, tmp_path, request.param)(tables(), "consume_lag", "group_pace", "log_file_deletion", "retention_risk")
+    rows = show(found, *VIEWS)
     return {(row["brokerName"], row["consumerGroup"], row["topic"], row["queueId"]): row for row in rows}
 
 
-def test_loss_is_counted_and_foretold_or_the_reason_is_given(risks: dict[tuple[str, str, str, int], dict[str, Any]]) -> None:
+def test_loss_is_counted_and_foretold_or_the_reason_is_given(risks: Risks) -> None:
     columns = ("lostMessages", "messagesToLoss", "timeToLossMillis", "basis", "reason")
     found = {case: tuple(risks[*case, "t", 0][name] for name in columns) for case in CASES}
     assert found == {case: wanted for case, (_, _, wanted) in CASES.items()}
@@ -145,3 +159,37 @@ def test_messages_are_kept_for_as_long_as_the_broker_keeps_them_by_default() -> 
     defaults = json.loads((PROJECT / "conf" / "broker-defaults.json").read_text())
     (found,) = [one["fileReservedTime"]["default"] for one in defaults.values() if isinstance(one, dict) and "fileReservedTime" in one]
     assert f"IS NULL THEN {found}L" in view_sql("log_file_deletion")
+
+
+@pytest.mark.parametrize("first", [1, AS_OF, GREATEST])
+@pytest.mark.parametrize("last", [LEAST, -1, GREATEST])
+def test_a_time_of_a_damaged_record_leaves_the_others_their_losses(show: Show, last: int, first: int) -> None:
+    damaged = _with_broker("grows", maxStoreTimestamp=last)
+    damaged[t.COMMIT_LOG_SEGMENT].append(_row(t.COMMIT_LOG_SEGMENT, "grows", firstPhysicOffset=850, minStoreTimestamp=first))
+    found, undamaged = ({key: row for key, row in risks_of(show, one).items() if key[0] != "grows"} for one in (damaged, tables()))
+    assert found == undamaged
+
+
+@pytest.mark.parametrize("setting", ["fileReservedTime", "cleanResourceInterval"])
+def test_a_setting_that_no_broker_can_reckon_with_gives_no_time(show: Show, setting: str) -> None:
+    found = risks_of(show, _with_broker("night", properties={setting: str(GREATEST)}))
+    if setting == "fileReservedTime":
+        assert (found["night", "no-history", "t", 0]["deletedAt"], found["night", "no-history", "t", 0]["reason"]) == (None, "NOT_DELETED")
+    assert found["young", "no-history", "t", 0]["timeToLossMillis"] == 62 * HOUR
+
+
+def test_a_last_file_that_fills_later_than_any_time_is_not_deleted(show: Show) -> None:
+    """A damaged record in the middle of the log makes its growth next to nothing."""
+    found = tables()
+    found[t.COMMIT_LOG_SEGMENT] = [_row(t.COMMIT_LOG_SEGMENT, "grows", firstPhysicOffset=LOG_END - 1, minStoreTimestamp=1)]
+    found[t.BROKER] = [row for row in _with_broker("grows", maxStoreTimestamp=2**62)[t.BROKER] if row[0] == "grows"]
+    row = risks_of(show, found)["grows", "last-file", "t", 0]
+    assert (row["deletedAt"], row["reason"]) == (None, "NOT_DELETED")
+
+
+def _with_broker(broker: str, **changed: object) -> dict[t.Table, list[tuple[Any, ...]]]:
+    """The tables, with other values of one broker."""
+    found = tables()
+    rows = [dict(zip(t.BROKER.names, row, strict=True)) for row in found[t.BROKER]]
+    found[t.BROKER] = [tuple((row | changed if row["brokerName"] == broker else row).values()) for row in rows]
+    return found

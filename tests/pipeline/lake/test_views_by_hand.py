@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,34 @@ def test_a_rate_needs_a_second(show: Show, last: int, rate: float | None) -> Non
     queues = show({t.QUEUE: [("b", "orders", 0, 0, 2)], t.CONSUME_QUEUE: rows}, "hot_queue")
     assert [row["messagesPerSecond"] for row in (*found, *queues)] == [rate, rate]
     assert found[0]["bytesPerSecond"] == (None if rate is None else 200 * rate)
+
+
+@pytest.mark.parametrize(("first", "last"), [(-(2**63), 2**63 - 1), (-5, 2**63 - 1), (-(2**63), 0), (2**63 - 1, 2**63 - 1)])
+def test_times_of_damaged_records_end_no_view(show: Show, first: int, last: int) -> None:
+    tables = state({("g", "orders"): 0}, {"orders": 2, "%DLQ%g": 2})
+    tables[t.BROKER] = [(*row[:9], last, *row[10:]) for row in tables[t.BROKER]]
+    entry: dict[str, Any] = {"brokerName": "b", "topic": "orders", "queueId": 0, "size": 100, "tagsCode": 0}
+    entries = [entry | {"queueOffset": place, "physicOffset": place, "storeTimestamp": time} for place, time in enumerate((first, last))]
+    tables[t.CONSUME_QUEUE] = [tuple(row.get(name) for name in t.CONSUME_QUEUE.names) for row in entries]
+    dead = [row | {"topic": "%DLQ%g", "storeSize": 100, "reconsumeTimes": 0} for row in entries]
+    tables[t.COMMIT_LOG] = [tuple(row.get(name) for name in t.COMMIT_LOG.names) for row in dead]
+    told = {"brokerName": "b", "consumerGroup": "g", "topic": "orders", "expressionType": "TAG", "expression": "*"}
+    tables[t.CONSUMER_FILTER] = [tuple(told.get(name) for name in t.CONSUMER_FILTER.names)]
+
+    between = last - first if last - first < 2**63 else None
+    assert [row["oldestMillis"] for row in show(tables, "dead_letters")] == [between]
+    matched = [*("group_filter", "consume_lag", "consume_lag_matched")]
+    assert [(row["lagMatched"], row["lagMatchedMillis"]) for row in show(tables, *matched)] == [(2, between)]
+    sizes = {row["topic"]: row["messages"] for row in show(tables, "hot_queue", "topic_size")}
+    assert sizes == {"orders": 2, "%DLQ%g": 0}
+
+
+def test_a_check_point_of_pop_may_name_any_offset(show: Show) -> None:
+    body = {"c": "g", "t": "orders", "bn": "b", "q": 0, "so": 2**63 - 1, "pt": 1, "it": 1, "n": 2, "bm": 0, "d": [0, 1]}
+    point = {"brokerName": "b", "topic": "rmq_sys_REVIVE_LOG_b", "queueId": 0, "queueOffset": 0, "tags": "ck", "storeTimestamp": 1}
+    point |= {"body": json.dumps(body, separators=(",", ":")).encode(), "properties": {}}
+    tables = {t.COMMIT_LOG: [tuple(point.get(name) for name in t.COMMIT_LOG.names)]}
+    assert {row["queueOffset"] for row in show(tables, "pop_message")} == {2**63 - 1, None}
 
 
 @pytest.mark.parametrize("stamp", [AS_OF, 2**63 - 1])
