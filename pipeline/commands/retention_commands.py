@@ -13,8 +13,9 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, engine_option, engine_options
 from pipeline.commands.given_settings import GivenSettings, settings_options
 from pipeline.commands.options import check_needed, format_option, lake_option, moment
-from pipeline.settings.quantities import duration_text, size_in_bytes, size_text
+from pipeline.settings.quantities import LAST_OF_YEAR_9999, duration_text, size_in_bytes, size_text
 from pipeline.terminal import progress_to_stderr, show_values
+from store_format.errors import shown
 
 if TYPE_CHECKING:
     from pipeline.embedded.database import EmbeddedLake
@@ -133,6 +134,20 @@ def retention_command(
         asked.show(engine, lake)
 
 
+def _with_possible_times(newest: Mapping[str, int]) -> list[str]:
+    """The brokers from whose newest message a forecast can look ahead; all brokers where none can, so that the forecast refuses them.
+
+    A damaged record may have any time, and must not keep the other brokers from their answers. Who is left out is told.
+    """
+    possible = [broker for broker, time in newest.items() if 0 <= time <= LAST_OF_YEAR_9999]
+    for broker in sorted(newest.keys() - possible) if possible else ():
+        progress_to_stderr(
+            f"broker {shown(broker)} is left out: expected a newest message from 1970 to the year 9999, in ms, found {newest[broker]}; "
+            "give a time to look ahead from with --at"
+        )
+    return possible or list(newest)
+
+
 @dataclass(frozen=True)
 class AskedRetention:
     """What losses are asked for.
@@ -178,9 +193,12 @@ class AskedRetention:
 
         [stored] = ask(["SELECT brokerName, properties, maxStoreTimestamp FROM broker ORDER BY brokerName"])
         properties = {row["brokerName"]: row["properties"] or {} for row in stored}
-        asked = [row["brokerName"] for row in stored if row["maxStoreTimestamp"] is not None]
+        newest = {row["brokerName"]: row["maxStoreTimestamp"] for row in stored if row["maxStoreTimestamp"] is not None}
+        asked = list(newest)
         if self.of_one or self.broker is not None or len(asked) < 2:
             asked = [chosen_broker(root, self.broker, list(properties))]
+        elif self.question({}).at is None:
+            asked = _with_possible_times(newest)
         questions = [self.question(properties[broker]) for broker in asked]
         found = [retention(ask, broker, question) for broker, question in zip(asked, questions, strict=True)]
         is_told = self.form == "table"

@@ -180,7 +180,9 @@ WHERE f.{mine} AND f.kind = 'commitlog' ORDER BY f.fromOffset""",
     if since is None:
         raise LakeError(f"expected a message of broker {broker!r}, whose time is looked ahead from, found none; give a time with --at")
     if not 0 <= since <= LAST_OF_YEAR_9999:
-        raise LakeError(f"expected a time from 1970 to the year 9999 to look ahead from, in ms, found {since}; give one with --at")
+        raise LakeError(
+            f"broker {broker!r}: expected a time from 1970 to the year 9999 to look ahead from, in ms, found {since}; give one with --at"
+        )
     if not log:
         raise LakeError(f"expected files of the commit log of broker {broker!r} in store_file, found none; import the store")
     files = [LogFile(row["fromOffset"], _modified(row, since), row["length"]) for row in log]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipeline.main import run
 from pipeline.schema import tables as t
 from pipeline.schema.lag_tables import LAG_HISTORY
 from tests.makers.plain_lakes import plain_lake
@@ -195,6 +196,26 @@ def test_a_log_that_begins_after_young_messages_was_deleted_by_another_rule(
     words = f"files were deleted though the oldest message is only {told} old: a full disk"
     assert (words in on_one_line(out)) == (told is not None)
     assert ("deleted though" in on_one_line(out)) == (told is not None)
+
+
+@pytest.mark.parametrize("last", [-(2**63), -1, 2**63 - 1])
+def test_a_broker_whose_newest_message_has_an_impossible_time_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], last: int
+) -> None:
+    rows = rows_of_broker()
+    of_both = {table.name: [{"brokerName": name, **row} for row in found for name in ("b", "damaged")] for table, found in rows.items()}
+    of_both["broker"] = [row | {"maxStoreTimestamp": MIDNIGHT if row["brokerName"] == "b" else last} for row in of_both["broker"]]
+    lake = plain_lake(tmp_path / "lake", of_both)
+    shown = ["retention", "--lake", str(lake), "--format", "json"]
+    assert run(shown) == 0
+    out, err = capsys.readouterr()
+    assert {json.loads(line)["brokerName"] for line in out.splitlines()} == {"b"}
+    assert f"broker 'damaged' is left out: expected a newest message from 1970 to the year 9999, in ms, found {last}; give a time" in err
+    assert run([*shown, "--broker", "damaged"]) == 2
+    err = capsys.readouterr().err
+    assert f"broker 'damaged': expected a time from 1970 to the year 9999 to look ahead from, in ms, found {last}" in err
+    assert run([*shown, "--at", str(MIDNIGHT)]) == 0
+    assert {json.loads(line)["brokerName"] for line in capsys.readouterr().out.splitlines()} == {"b", "damaged"}
 
 
 @slow_proof
