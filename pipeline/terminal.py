@@ -65,6 +65,13 @@ def say(text: str) -> None:
     _Results().write(text + "\n")
 
 
+def say_json(value: Any) -> None:
+    """Print a value as a line of JSON; for people on a terminal, a line that has commands of the terminal is in ASCII."""
+    text = json.dumps(value, ensure_ascii=False)
+    # JSON leaves DEL as it is
+    say(json.dumps(value).replace("\x7f", "\\u007f") if is_terminal() and not text.isprintable() else text)
+
+
 def start_page(text: str) -> None:
     """Print the first line of a new page of results; a terminal is cleared before it, other outputs get an empty line."""
     click.clear()
@@ -135,12 +142,13 @@ def _show_first(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 def show_values(names: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> None:
     """Print rows that are at hand in one of the forms of `show_rows`."""
     if form == "csv":
+        shown = _csv_value_on_terminal if is_terminal() else _csv_value
         writer = csv.writer(_Results(), lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows([_csv_value(value) for value in row] for row in rows)
+        writer.writerow(map(safe_text, names) if is_terminal() else names)
+        writer.writerows([shown(value) for value in row] for row in rows)
     elif form == "json":
         for row in rows:
-            say(json.dumps(_as_json(dict(zip(names, row, strict=True))), ensure_ascii=False))
+            say_json(_as_json(dict(zip(names, row, strict=True))))
     else:
         show_table(names, list(rows))
 
@@ -149,6 +157,12 @@ def _csv_value(value: Any) -> Any:
     """Return a value as CSV shows it; a text that a spreadsheet would run as a formula gets an apostrophe before it."""
     shown = "" if value is None else _plain(value)
     return f"'{shown}" if isinstance(shown, str) and shown.startswith(_FORMULA) and not _TOPIC_NAME.fullmatch(shown) else shown
+
+
+def _csv_value_on_terminal(value: Any) -> Any:
+    """The value of `_csv_value`, with an escape in place of what a terminal would take as a command."""
+    shown = _csv_value(value)
+    return safe_text(shown) if isinstance(shown, str) else shown
 
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, right: Collection[int] | None = None) -> None:

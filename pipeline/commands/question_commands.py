@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,7 +26,7 @@ from pipeline.commands.options import (
 )
 from pipeline.settings.settings import SettingsError
 from pipeline.settings.slave_lag import SlaveLag
-from pipeline.terminal import progress_to_stderr, say
+from pipeline.terminal import is_terminal, progress_to_stderr, safe_text, say, say_json
 from store_format.broker_version import BrokerVersion
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def explain_command(
             found = explained(spark)
     explanation, other = found
     if form == "json":
-        say(json.dumps(as_json(explanation) | ({} if other is None else {"versus": told(other)}), ensure_ascii=False))
+        say_json(as_json(explanation) | ({} if other is None else {"versus": told(other)}))
         return
     show(explanation, every_entry=every_entry)
     for line in () if other is None else lines_of(other):
@@ -238,8 +237,9 @@ def whatif_command(
         with engine.session("long", reads=lake, broker=broker, inputs={"--requests": requests}, workers=True) as spark:
             result = answered(OpenedBroker.of(spark, lake, broker))
     if form == "json":
-        say(json.dumps(as_json(result), ensure_ascii=False))
+        say_json(as_json(result))
     elif form == "csv":
-        say(csv_text(result).removesuffix("\n"))
+        text = csv_text(result).removesuffix("\n")
+        say(safe_text(text) if is_terminal() else text)
     else:
         show(result)

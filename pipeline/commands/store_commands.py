@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from pipeline.commands.listed import Names, require_before_spark
 from pipeline.commands.new_run import run_id
 from pipeline.commands.options import broker_option, lake_option
 from pipeline.settings.quantities import counted, milliseconds
-from pipeline.terminal import progress_to_stderr, safe_text, say
+from pipeline.terminal import progress_to_stderr, safe_text, say, say_json
 from store_format.errors import printable, without_credentials
 
 if TYPE_CHECKING:
@@ -156,7 +155,10 @@ def verify_command(
         files = 0
         for row in verified.files.each():
             files += 1
-            say("\t".join(printable(str(value)) for value in row.values()) if form == "table" else _line("file", **_result(row)))
+            if form == "json":
+                _say_row("file", _result(row))
+            else:
+                say("\t".join(printable(str(value)) for value in row.values()))
         found = [verified.findings]
         if opened is not None:
             from pipeline.verify.verify_lake import verify_lake
@@ -165,9 +167,10 @@ def verify_command(
         findings = _tell_findings(tasks, found, form)
         if findings:
             _tell_causes(tasks, found, form, store, broker_settings)
-    say(
-        f"{counted(files, 'file')}, {counted(findings, 'finding')}" if form == "table" else _line("summary", files=files, findings=findings)
-    )
+    if form == "json":
+        _say_row("summary", {"files": files, "findings": findings})
+    else:
+        say(f"{counted(files, 'file')}, {counted(findings, 'finding')}")
     if findings:
         raise SystemExit(1)
 
@@ -196,8 +199,8 @@ def _result(row: dict[str, Any]) -> dict[str, Any]:
     return {"path": row["path"], "kind": row["kind"], "length": row["length"], "result": row["text"]}
 
 
-def _line(row: str, **values: Any) -> str:
-    return json.dumps({"row": row, **values}, ensure_ascii=False)
+def _say_row(row: str, values: dict[str, Any]) -> None:
+    say_json({"row": row, **values})
 
 
 def _tell_findings(tasks: Tasks, found: Sequence[Work], form: str) -> int:
@@ -209,7 +212,10 @@ def _tell_findings(tasks: Tasks, found: Sequence[Work], form: str) -> int:
     shown = found if form == "table" else [with_causes(_all_of(found)).ordered(tasks.parallelism, BY_PLACE)]
     for row in (row for work in shown for row in work.each()):
         findings += 1
-        say(printable(f"{row['code']} {row['path']}: {row['text']}") if form == "table" else _line("finding", **in_json(row)))
+        if form == "json":
+            _say_row("finding", in_json(row))
+        else:
+            say(printable(f"{row['code']} {row['path']}: {row['text']}"))
     return findings
 
 
@@ -227,8 +233,8 @@ def _tell_causes(tasks: Tasks, found: Sequence[Work], form: str, store: str, set
     start = what_start_does(tasks, store, settings)
     if form == "json":
         for cause in causes:
-            say(_line("cause", **cause.in_json()))
-        say(_line("start", does=list(start.notes), lost=start.lost))
+            _say_row("cause", cause.in_json())
+        _say_row("start", {"does": list(start.notes), "lost": start.lost})
         return
     say("\ncauses, the worst first (docs/findings.md):")
     for cause in causes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, engine_options
 from pipeline.commands.given_settings import VERSIONS, GivenSettings, settings_options
 from pipeline.commands.options import broker_option, lake_option
-from pipeline.terminal import progress_to_stderr, say, show_values
+from pipeline.terminal import progress_to_stderr, say_json, show_values
 from store_format.broker_version import BrokerVersion
 
 
@@ -94,7 +93,7 @@ def upgrade_command(
         with engine.session("long", reads=lake, broker=broker, inputs=inputs, store=store, workers=True) as spark:
             result = compared(OpenedBroker.of(spark, lake, broker))
     if form == "json":
-        say(json.dumps(as_json(result), ensure_ascii=False))
+        say_json(as_json(result))
     elif form == "csv":
         show_values(("rule", earlier, later, "pulls"), outcome_rows(result.pulls.rules), form)
     else:

@@ -13,7 +13,7 @@ from pipeline.questions.drain import SIDES, Drained
 from pipeline.questions.what_if import WhatIf
 from pipeline.replay.replay import At
 from pipeline.settings.quantities import counted, percent_text
-from pipeline.terminal import say, show_table
+from pipeline.terminal import safe_text, say, show_table
 
 # columns of the CSV: part of the result, name of the value, value of each side, number of pulls
 CSV_COLUMNS = ("part", "name", *SIDES, "pulls")
@@ -83,14 +83,14 @@ def _drained(drained: tuple[Drained, Drained] | None) -> Iterator[tuple[str, tup
 def show(result: WhatIf) -> None:
     """Print the result as text."""
     for note in result.notes:
-        say(f"note: {note}")
+        say(safe_text(f"note: {note}"))
     if result.notes:
         say("")
     show_table(("setting", *SIDES), [(name, *map(_text, values)) for name, values in result.settings.items()])
     share = f" ({percent_text(result.changed / result.pulls)})" if result.pulls else ""
     say(f"\n{counted(result.pulls, 'pull')}, {result.changed:,} answered differently{share}")
     for reason, pulls in result.left_out.items():
-        say(f"left out: {counted(pulls, 'pull')}, {reason}")
+        say(safe_text(f"left out: {counted(pulls, 'pull')}, {reason}"))
     say(f"each pull sees {_SEEN[result.at]}\n")
     show_table(("", *SIDES, "change"), [_compared(name, *values) for name, values in result.measures.items()])
     if result.changed:
@@ -109,10 +109,10 @@ def show(result: WhatIf) -> None:
             say("the last pull of a chain may bring more than the last message: no message is lost where the sums differ")
     for one in result.first:
         which = f"line {one['line']}" if "line" in one else f"captured pull {one['requestId']}"
-        say(f"\n{which} differs in {', '.join(one['fields'])}")
-        say(f"  request: {json.dumps(one['request'], ensure_ascii=False)}")
+        say(safe_text(f"\n{which} differs in {', '.join(one['fields'])}"))
+        say(safe_text(f"  request: {json.dumps(one['request'], ensure_ascii=False)}"))
         for side in SIDES:
-            say(f"  {side + ':':<9} {json.dumps(_folded(one[side]), ensure_ascii=False)}")
+            say(safe_text(f"  {side + ':':<9} {json.dumps(_folded(one[side]), ensure_ascii=False)}"))
 
 
 def _folded(answer: Any) -> Any:

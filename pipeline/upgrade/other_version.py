@@ -11,6 +11,7 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.questions.broker_checks import ExplainedPull
 from pipeline.questions.explain import one_request
 from pipeline.settings.settings import BrokerSettings
+from pipeline.terminal import safe_text
 from pipeline.upgrade.compared_pulls import ComparedPulls, RuleSets, compare_pulls, compare_pulls_here
 from store_format.broker_version import BrokerVersion
 from udfs.version_rules import said_of
@@ -69,7 +70,7 @@ def _answers(other: OtherVersion, example: dict[str, Any]) -> dict[str, Any]:
 
 
 def lines_of(other: OtherVersion) -> Iterator[str]:
-    """The comparison as lines of text."""
+    """The comparison as lines of text, without commands of a terminal."""
     if not other.compared.differ:
         yield f"\nbroker {other.version.value} gives the same answer"
         return
@@ -79,4 +80,4 @@ def lines_of(other: OtherVersion) -> Iterator[str]:
             yield f"  rule {one.rule} of {version}: {said['says']} ({said['source']})"
     example = other.compared.rules[0].examples[0]
     for version, side in _answers(other, example)["answers"].items():
-        yield f"  {version}: {json.dumps(side, ensure_ascii=False)}"
+        yield safe_text(f"  {version}: {json.dumps(side, ensure_ascii=False)}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import json
 import time
 from typing import Any
 
 import pytest
 
+from pipeline import terminal
 from pipeline.terminal import progress_to_stderr, show_table, show_values, table_text
 from store_format.errors import SHOWN_MAX, printable, shown
 
@@ -60,6 +62,27 @@ def test_a_spreadsheet_runs_no_text_of_a_csv(capsys: pytest.CaptureFixture[str],
 def test_json_gives_the_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     show_values(["a"], [(HOSTILE,)], "json")
     assert capsys.readouterr().out == '{"a": "\\u001b[2Jred\\u0007\x7f\x9b1m\u202egnp.exe\u2028"}\n'
+
+
+def test_json_on_a_terminal_is_the_same_value_without_commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+    show_values(["a"], [(HOSTILE,), ("甲乙",)], "json")
+    hostile, harmless = capsys.readouterr().out.splitlines()
+    assert hostile.isascii()
+    assert hostile.isprintable()
+    assert json.loads(hostile) == {"a": HOSTILE}
+    assert harmless == '{"a": "甲乙"}'
+
+
+def test_csv_on_a_terminal_has_no_commands_and_elsewhere_the_text_as_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show_values([HOSTILE, "lag"], [(HOSTILE, 1)], "csv")
+    assert capsys.readouterr().out == f"{HOSTILE},lag\n{HOSTILE},1\n"
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+    show_values([HOSTILE, "lag"], [(HOSTILE, 1), (["\x9b"], None)], "csv")
+    shown = printable(HOSTILE)
+    assert capsys.readouterr().out == f'{shown},lag\n{shown},1\n"[""\\x9b""]",\n'
 
 
 def nested(levels: int) -> list[Any]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.questions.what_if import notes_on
+from pipeline.questions.what_if import WhatIf, notes_on
+from pipeline.questions.what_if_text import show
 from tests.makers.made_store import Record, make_store
 from tests.runs.in_session import ON_SPARK, Pullsim, pullsim_in
 from tests.runs.replaying import Line, all_lines, lake_of, write_lines
@@ -190,3 +191,27 @@ def test_settings_that_change_no_answer_are_told() -> None:
         ["listenPort", "is", "not"],
         ["mappedFileSizeConsumeQueue", "is", "fixed"],
     ]
+
+
+def test_texts_of_a_request_give_a_terminal_no_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "g\x9b31m\u202ex\x1b[31m\x07"
+    answer = {"status": "FOUND", "messages": [1, 2], "remark": hostile}
+    first = {"line": 1, "fields": ["messages"], "request": {"group": hostile}, "current": answer, "proposed": None}
+    show(
+        WhatIf(
+            settings={"a": (hostile, 1)},
+            notes=(hostile,),
+            at="snapshot",
+            pulls=1,
+            left_out={hostile: 1},
+            changed=1,
+            measures={"messages": (2, 0)},
+            outcomes=[("FOUND", "null", 1, 1)],
+            fields={"messages": 1},
+            first=[first],
+            drained=None,
+        )
+    )
+    told = capsys.readouterr().out
+    assert told.replace("\n", "").isprintable()
+    assert told.count("\\x9b31m\\u202ex") == 5

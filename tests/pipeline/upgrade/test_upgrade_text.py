@@ -25,6 +25,7 @@ from pipeline.upgrade.asked_pulls import Source
 from pipeline.upgrade.changed_settings import MEANING, ChangedSetting
 from pipeline.upgrade.compared_pulls import ComparedPulls, RuleCount
 from pipeline.upgrade.moved_groups import MovedGroups
+from pipeline.upgrade.other_version import OtherVersion, lines_of
 from pipeline.upgrade.started_files import ComparedStarts, StartedFiles
 from pipeline.upgrade.upgrade_job import Upgrade
 from pipeline.upgrade.upgrade_section import upgrade_section
@@ -203,3 +204,12 @@ def test_report_adds_the_section_where_it_is_asked_for(
     assert 'id="upgrade"' in (tmp_path / "r.html").read_text("utf-8")
     assert run([*words, "4.9.8"]) == 2
     assert "expected a later version than 4.9.8, that of the import, found 4.9.8" in capsys.readouterr().err
+
+
+def test_another_version_is_told_without_commands_of_a_terminal() -> None:
+    rule = replace(RULE, examples=[RULE.examples[0] | {"after": {"error": NAME + "\x9b"}}])
+    compared = replace(FOUND.pulls, rules=[rule])
+    other = OtherVersion(version=FOUND.later, earlier=FOUND.earlier, later=FOUND.later, compared=compared)
+    told = "".join(lines_of(other)).replace("\n", "")
+    assert told.isprintable()
+    assert "\\x9b" in told
