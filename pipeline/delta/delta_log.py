@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
+import re
+from typing import Any, Final
 
 import pyarrow.fs as pafs
 
@@ -18,6 +19,9 @@ from store_format.errors import StoreError, shown
 
 # table property with the id of the run that created or altered the table; other writes have the run's id in the commit's userMetadata
 RUN_PROPERTY = "pullsim.runId"
+# the greatest version of a Delta table: readers take it for a signed number of 64 bits
+MOST_VERSION: Final = 2**63 - 1
+_COMMIT = re.compile(r"[0-9]{20}\.json")
 # the newest version that this process has seen of a table, by the table's path
 _SEEN: dict[str, int] = {}
 
@@ -65,7 +69,8 @@ def oldest_version(path: str) -> int:
 def _versions(filesystem: pafs.FileSystem, folder: str) -> list[int]:
     """The versions whose commits a log has, in any order."""
     found = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-    return [int(name[:20]) for name in (info.base_name for info in found) if name.endswith(".json") and name[:20].isdigit()]
+    versions = [int(info.base_name[:20]) for info in found if _COMMIT.fullmatch(info.base_name)]
+    return [version for version in versions if version <= MOST_VERSION]
 
 
 def _commit_info(path: str, version: int) -> dict[str, Any]:
@@ -75,7 +80,7 @@ def _commit_info(path: str, version: int) -> dict[str, Any]:
             for line in io.BufferedReader(commit):
                 action = _action(f"{path}/_delta_log/{version:020d}.json", line)
                 if "commitInfo" in action:
-                    return dict(action["commitInfo"])
+                    return _members(action["commitInfo"])
     except FileNotFoundError:
         pass
     return {}
@@ -95,23 +100,27 @@ def run_of(path: str, version: int) -> str | None:
     """The id of the run that committed `version`; None where the commit names no run."""
     info = _commit_info(path, version)
     written = _object(info.get("userMetadata"))
-    created = _object(info.get("operationParameters", {}).get("properties"))
+    created = _object(_members(info.get("operationParameters")).get("properties"))
     run: str | None = written.get("runId", created.get(RUN_PROPERTY))
     return run
 
 
-def _object(text: str | None) -> dict[str, Any]:
-    """The JSON object in a text; empty where the text is no JSON object, as in commits of other programs."""
+def _object(text: Any) -> dict[str, Any]:
+    """The JSON object in a text; empty where there is none, as in commits of other programs."""
     try:
-        found = json.loads(text or "{}")
-    except ValueError:
+        return _members(json.loads(text)) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
         return {}
+
+
+def _members(found: Any) -> dict[str, Any]:
+    """The members of a JSON object; none of another value, as commits of other programs may have."""
     return found if isinstance(found, dict) else {}
 
 
 def restored_version(path: str, version: int) -> int | None:
     """The former version that a RESTORE commit restored; None for any other commit."""
     info = _commit_info(path, version)
-    restored = info.get("operationParameters", {}).get("version") if info.get("operation") == "RESTORE" else None
+    restored = _members(info.get("operationParameters")).get("version") if info.get("operation") == "RESTORE" else None
     # a RESTORE to a time names no version
     return int(str(restored)) if str(restored).isdecimal() else None

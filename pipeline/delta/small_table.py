@@ -144,13 +144,16 @@ def greatest_row(path: str, version: int, schema: pa.Schema, column: str) -> pa.
     parts = [_with_columns(_data_file(path, name), schema) for name in names]
     rows = pa.concat_tables(parts) if parts else schema.empty_table()
     values = rows[column].to_pylist()
-    return rows.slice(values.index(max(values)), 1) if values else rows
+    # a damaged table may have NULL there
+    return rows.slice(values.index(max((value for value in values if value is not None), default=None)), 1) if values else rows
 
 
 def _data_file(path: str, name: str) -> pa.Table:
     filesystem, inside = filesystem_of(f"{path}/{name}")
     try:
-        return pq.ParquetFile(inside, filesystem=filesystem, page_checksum_verification=True).read()
+        rows = pq.ParquetFile(inside, filesystem=filesystem, page_checksum_verification=True).read()
+        rows.validate(full=True)  # whether texts are UTF-8
+        return rows
     except FileNotFoundError as error:
         raise FileNotFoundError(f"expected its data file {name}, found none: it was deleted or moved") from error
     except (OSError, pa.ArrowInvalid) as error:

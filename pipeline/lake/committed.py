@@ -15,16 +15,19 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from pipeline.delta.damaged_files import RESTORE
-from pipeline.delta.delta_log import is_empty
+from pipeline.delta.delta_log import MOST_VERSION, is_empty
 from pipeline.delta.small_table import greatest_row, has_plain_path, plain_message
 from pipeline.files.object_store import is_s3
 from pipeline.files.store_files import absolute_path, is_uri
 from pipeline.lake.lake_errors import LakeError, require_among
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import LAKE_VERSION, TABLES_VERSION
+from store_format.errors import UnusableInputError, shown
 
 # deltalake takes # and ? for the end of a path, and other letters are percent-encoded by some libraries only
 _NOT_ON_S3 = re.compile(r"[^A-Za-z0-9._~/=-]")
+
+_TABLE_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 # the columns that name a version
 _VERSION = pa.schema([arrow_schema(LAKE_VERSION).field(name) for name in ("version", "tables", "tablesVersion")])
@@ -81,15 +84,20 @@ def newest_version(root: str, by: int) -> LakeVersion | None:
         return None
     with named_in_errors(path, by):
         rows = greatest_row(path, by, _VERSION, "version")
-    return None if rows is None else version_of(root, rows)
+        return None if rows is None else version_of(root, rows)
 
 
 @contextmanager
 def named_in_errors(path: str, version: int) -> Iterator[None]:
-    """Turn errors of the block, which reads the Delta table `path`, into a LakeError that names the table."""
+    """Turn errors of the block, which reads the Delta table `path`, into a LakeError that names the table.
+
+    A damaged or foreign table has any types and any bytes, so errors of Python count too. Errors that say what to do stay as they are.
+    """
     try:
         yield
-    except (DeltaError, OSError, pa.ArrowInvalid) as error:
+    except UnusableInputError:
+        raise
+    except (DeltaError, OSError, pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}; {RESTORE}") from error
 
 
@@ -97,13 +105,39 @@ def version_of(root: str, rows: pa.Table) -> LakeVersion:
     """The version of a lake by its row of lake_version; the empty lake where there is no row.
 
     Raises:
-        LakeError: its tables are of another version.
+        LakeError: its tables are of another version, or the row is damaged.
     """
     row = next(iter(rows.to_pylist()), None)
     if row is None:
         return LakeVersion()
     require_tables_version(root, row["tablesVersion"] or 1)
-    return LakeVersion(row["version"], dict(row["tables"]))
+    if not _is_version(row["version"]):
+        path = f"{root}/{LAKE_VERSION.name}"
+        raise LakeError(f"{path}: expected versions from 0 to {MOST_VERSION}, found {shown(row['version'])}; {RESTORE}")
+    return LakeVersion(row["version"], table_versions(root, row["tables"]))
+
+
+def table_versions(root: str, tables: Sequence[tuple[str, int | None]] | None) -> dict[str, int]:
+    """The Delta version of each table, by the value of the column `tables` of lake_version.
+
+    A name becomes a folder of the lake, so only names that lead nowhere else are taken.
+
+    Raises:
+        LakeError: the value is damaged.
+    """
+    path = f"{root}/{LAKE_VERSION.name}"
+    if tables is None:
+        raise LakeError(f"{path}: expected the versions of the tables, found NULL; {RESTORE}")
+    for name, version in tables:
+        if not _TABLE_NAME.fullmatch(name):
+            raise LakeError(f"{path}: expected names of tables, of the letters A-Z a-z 0-9 _, found {shown(name)}; {RESTORE}")
+        if not _is_version(version):
+            raise LakeError(f"{path}: expected a version of table {name} from 0 to {MOST_VERSION}, found {shown(version)}; {RESTORE}")
+    return {name: version for name, version in tables if version is not None}
+
+
+def _is_version(found: int | None) -> bool:
+    return found is not None and 0 <= found <= MOST_VERSION
 
 
 def lake_root(path: str) -> str:

@@ -23,7 +23,7 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import tasks_at_once
 from pipeline.schema.table import Table
 from pipeline.tasks.work import SparkWork, Tasks, Work
-from store_format.errors import StoreError
+from store_format.errors import StoreError, UnusableInputError
 
 Batches = Iterator[pa.RecordBatch]
 # most files of a task: it writes to nearby places of the output, and each page is costly when a task first touches it
@@ -137,9 +137,9 @@ def named_in_errors(path: str) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, ValueError, pa.ArrowException) as error:
-        if isinstance(error, StoreError):
-            raise
+    except UnusableInputError:
+        raise
+    except (OSError, pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise StoreError(path, "a Parquet file of the table", str(error), hint="import the store again") from error
 
 

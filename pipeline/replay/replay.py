@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pipeline.delta.damaged_files import RESTORE
 from pipeline.lake.lake import LakeError
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.replay.as_of import with_bounds_as_of, with_bounds_of_slave
@@ -175,10 +176,17 @@ def broker_store(broker: OpenedBroker, *, readable: bool = True) -> BrokerStore:
     return store
 
 
+# the columns of the broker that no answer can do without
+_FIGURES = ("maxPhyOffset", "mappedFileSizeConsumeQueue", "mappedFileSizeCommitLog")
+
+
 def _read_store(broker: OpenedBroker) -> BrokerStore:
     row = broker.row()
     if row is None:
         raise LakeError(f"{broker.lake.root}: no broker {broker.name!r}")
+    if missing := [name for name in _FIGURES if row[name] is None]:
+        path = broker.lake.path(t.BROKER.name)
+        raise LakeError(f"{path}: expected {', '.join(missing)} of broker {broker.name!r}, found NULL; {RESTORE}")
     files = broker.rows(t.STORE_FILE, pc.field("kind") == "commitlog").sort_by("fromOffset")
     queues = broker.rows(t.QUEUE)
     return BrokerStore(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipeline.delta.delta_log import delta_version
+from pipeline.delta.delta_log import delta_version, oldest_version, restored_version, run_of
 from pipeline.delta.small_table import greatest_row
 
 SCHEMA = pa.schema([("version", pa.int64()), ("said", pa.string())])
@@ -30,6 +31,39 @@ def test_commits_after_the_last_one_seen_are_found(tmp_path: Path) -> None:
     assert delta_version(str(tmp_path)) == 4
     (log / f"{0:020d}.json").unlink()
     assert delta_version(str(tmp_path)) == 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "99999999999999999999.json",
+        f"{2**63:020d}.json",
+        "²" * 20 + ".json",
+        "٣" * 20 + ".json",
+        f"{1:020d}.{9:020d}.compacted.json",
+        f"{9:020d}.json.tmp",
+    ],
+)
+def test_other_files_in_the_log_are_no_commits(tmp_path: Path, name: str) -> None:
+    commits(tmp_path / "_delta_log", 0, 1)
+    (tmp_path / "_delta_log" / name).write_text("{}")
+    assert delta_version(str(tmp_path)) == 1
+    assert oldest_version(str(tmp_path)) == 0
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        *(5, None, [1], {"userMetadata": 5}, {"userMetadata": "[" * 100_000}, {"userMetadata": "{"}),
+        *({"operation": "RESTORE", "operationParameters": one} for one in (None, 5, {"version": None, "properties": 5})),
+    ],
+)
+def test_commits_of_other_programs_name_no_run_and_no_version(tmp_path: Path, info: object) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    (log / f"{0:020d}.json").write_text(json.dumps({"commitInfo": info}) + "\n", "utf-8")
+    assert run_of(str(tmp_path), 0) is None
+    assert restored_version(str(tmp_path), 0) is None
 
 
 @pytest.mark.parametrize("newest", [0, 2, 4, 7])
