@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.commands.engine import Engine, engine_option, engine_options
-from pipeline.commands.options import format_option
+from pipeline.commands.options import ROW_LIMIT, format_option
 from pipeline.lake.asking import Ask
 from pipeline.listings.listing import AskedListing, Totals
 
@@ -81,9 +81,7 @@ def list_options(command: Callable[..., Any], *, in_table: str = "50 in a table"
     """
     sort = "Sort by a column of the table or of the view; numbers and times from the greatest down, unless :asc is given."
     limit = f"Greatest number of rows, 0 for all; {in_table} by default, all as json and csv."
-    decorated = click.option("--limit", type=click.IntRange(min=0), metavar="N", help=limit)(
-        format_option(engine_option(engine_options(command)))
-    )
+    decorated = click.option("--limit", type=ROW_LIMIT, metavar="N", help=limit)(format_option(engine_option(engine_options(command))))
     return click.option("--sort", metavar="COLUMN[:asc|:desc]", help=sort)(decorated)
 
 

@@ -12,7 +12,7 @@ import click
 from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, engine_option, engine_options
 from pipeline.commands.given_settings import GivenSettings, settings_options
-from pipeline.commands.options import check_needed, format_option, lake_option, moment
+from pipeline.commands.options import ROW_LIMIT, check_needed, format_option, lake_option, moment
 from pipeline.settings.quantities import LAST_OF_YEAR_9999, duration_text, size_in_bytes, size_text
 from pipeline.terminal import progress_to_stderr, show_values
 from store_format.errors import shown
@@ -72,7 +72,7 @@ def _zone(_context: click.Context, _parameter: click.Parameter, value: str) -> Z
 @click.option("--broker", metavar="NAME", help="Only this broker; needed with --growth and --disk-size if the lake holds more than one.")
 @click.option(
     "--limit",
-    type=click.IntRange(min=0),
+    type=ROW_LIMIT,
     metavar="N",
     help="Greatest number of rows, 0 for all; 50 in a table by default, all as json and csv.",
 )
