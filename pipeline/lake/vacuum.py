@@ -23,7 +23,7 @@ from pipeline.delta.small_table import has_plain_path, opened_table, plain_messa
 from pipeline.delta.table_rows import rows_with
 from pipeline.delta.unneeded_files import UnneededFile, delete_files, unneeded_log, unneeded_rows
 from pipeline.files.object_store import is_s3, require_bucket
-from pipeline.lake.committed import lake_root, named_in_errors, newest_version, no_lake, require_there
+from pipeline.lake.committed import lake_root, named_in_errors, newest_version, no_lake, require_there, table_versions
 from pipeline.lake.lake_errors import LakeError
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import LAKE_VERSION, TABLES
@@ -98,7 +98,7 @@ def _versions(root: str, before: dt.datetime) -> tuple[dict[str, int], dict[str,
         old = rows.filter(pc.field("committedAt") <= pa.scalar(before, schema.field("committedAt").type))
         chosen = pc.max(old["version"]) if len(old) else pc.min(rows["version"])
         former = rows_with(opened, path, schema, ["tables"], {"version": [chosen.as_py()]})
-    return {**newest.tables, LAKE_VERSION.name: by}, dict(former["tables"][0].as_py())
+    return {**newest.tables, LAKE_VERSION.name: by}, table_versions(root, former["tables"][0].as_py())
 
 
 def _is_in(root: str, name: str) -> bool:
