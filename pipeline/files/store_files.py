@@ -1,6 +1,6 @@
 """Opens the files of a store at a local path, or at a URI that pyarrow.fs knows.
 
-Names inside a store are untrusted: a link that leads out of the store, and a name that is no plain file name, are errors.
+Names inside a store are untrusted: errors are a link out of the store, a link to a folder, and a name that is no plain file name.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class StoreFiles:
 
     def _local_entry(self, name: os.DirEntry[str]) -> Entry:
         if name.is_symlink():
-            self._refuse_a_way_out(name.path)
+            self._check_link(name.path)
         try:
             name.name.encode()
             stat = name.stat()
@@ -188,11 +188,14 @@ class StoreFiles:
             raise StoreError(name.path, "a file that can be read", str(error.strerror or error)) from error
         return Entry(name.name, name.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
 
-    def _refuse_a_way_out(self, path: str) -> None:
+    def _check_link(self, path: str) -> None:
+        """Refuse a link that leads out of the store, and one to a folder: links that meet again make endless paths of few folders."""
         target = os.path.realpath(path)
         root = os.path.realpath(self.root)
         if os.path.commonpath((target, root)) != root:
             raise StoreError(path, "a file inside the store", f"a link to {target}", hint="copy the file into the store")
+        if os.path.isdir(target):
+            raise StoreError(path, "a file or a folder", f"a link to the folder {target}", hint="move the folder to the place of the link")
 
     @staticmethod
     def _remote_folder(path: str) -> Iterator[Entry]:

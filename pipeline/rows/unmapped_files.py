@@ -26,7 +26,7 @@ from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, kind_of
 
 FOLDER = "folder"
-# greatest depth of folders: a link to a folder above it would never end
+# greatest depth of folders: each is a call of the function that looks into it
 _DEEPEST = 64
 _TOPICS_A_TASK = 256
 # bytes of a file that a task reads and maps at once
@@ -37,7 +37,7 @@ _PIECES_DDL = "path STRING, start BIGINT, end BIGINT"
 def walk_tree(store: StoreFiles, *folder: str) -> Iterator[tuple[FilePath, Entry | None]]:
     """The path and entry of every file in a folder and below, and the path of every empty folder with None."""
     if len(folder) > _DEEPEST:
-        raise StoreError(store.path_of(*folder), f"folders at most {_DEEPEST} deep", "deeper ones", hint="does a link lead upwards?")
+        raise StoreError(store.path_of(*folder), f"folders at most {_DEEPEST} deep", "deeper ones", hint="no broker makes such folders")
     entries = store.folder(*folder)
     if not entries and folder:
         yield folder, None

@@ -101,6 +101,8 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "a name that is no text": (a_name_that_is_no_text, "consumequeue", "expected names in UTF-8, found b'caf\\xe9'"),
     "a link out of the store": (link("checkpoint", "../outside"), "store/checkpoint", "expected a file inside the store, found a link to"),
     "a link out of the store by name": (link("consumequeue/T/2", "/"), "consumequeue/T/2", "expected a file inside the store"),
+    "a link to a folder": (link("consumequeue/T/2", "0"), "consumequeue/T/2", "expected a file or a folder, found a link to the folder"),
+    "a link to a folder above": (link("other", "."), "store/other", "expected a file or a folder, found a link to the folder"),
     "a link to nothing": (link("commitlog/x", "y"), "commitlog/x", "expected a file that can be read, found No such file"),
     "a link to itself": (link("config", "config"), "store/config", "expected a file that can be read, found Too many levels"),
     "topics that are no JSON": (broken_config("topics.json", '{"a":'), "config/topics.json, byte 5", "expected a value"),

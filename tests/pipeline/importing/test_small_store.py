@@ -150,6 +150,26 @@ def test_spark_imports_what_only_spark_writes(clustered: Path, tmp_path: Path, m
     assert str(by_driver(lake, store)).startswith("the store has more than 1.0 KiB")
 
 
+def test_folders_whose_links_meet_again_are_refused_at_the_first_link(tmp_path: Path) -> None:
+    store = tiny_store(tmp_path / "store", QUEUES)
+    for number in range(40):
+        (store / f"d{number}").mkdir()
+        for name in "ab":
+            (store / f"d{number}" / name).symlink_to(f"../d{number + 1}")
+    (store / "d40").mkdir()
+    with pytest.raises(StoreError, match=r"d0/[ab]: expected a file or a folder, found a link to the folder .*/d1; move the folder"):
+        by_driver(tmp_path / "lake", store)
+
+
+def test_links_to_a_file_of_the_store_and_to_the_store_are_followed(tmp_path: Path) -> None:
+    store = tiny_store(tmp_path / "store", QUEUES)
+    (store / "lock").write_bytes(b"lock")
+    (store / "locked").symlink_to("lock")
+    (tmp_path / "link").symlink_to(store)
+    assert isinstance(by_driver(tmp_path / "lake", tmp_path / "link"), Imported)
+    assert any("'locked'" in row for row in table_rows(tmp_path / "lake", "store_file"))
+
+
 def test_a_topic_that_names_no_folder_leaves_the_import_to_spark_and_the_lake_as_it_was(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     assert isinstance(by_driver(lake, tiny_store(tmp_path / "a", QUEUES)), Imported)
