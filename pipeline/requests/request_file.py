@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.files.store_files import absolute_path, filesystem_of, refuse_pipe
-from pipeline.requests.parquet_requests import MAGIC, Rows, row_count, scan_rows
+from pipeline.requests.parquet_requests import MAGIC, Rows, row_count, rows_of, scan_rows
 from pipeline.requests.request_lines import RequestError, parsed_line
 from pipeline.settings.settings import RULES_VERSION, BrokerSettings
 from store_format.broker_version import DEFAULT_VERSION
@@ -43,12 +44,20 @@ class Chunk:
     """Complete lines of a file: their range of bytes, and the number of the first line, counted from 1.
 
     In a Parquet file, the range is one of rows of the row group.
+
+    Attributes:
+        crc: CRC-32 of the lines as they were scanned; None for rows, and in a log of an older version.
+        file_length: bytes of the Parquet file as it was scanned; None for lines.
+        mtime_ns: time of the Parquet file as it was scanned, in ns since 1970; None for lines, and where the file system tells none.
     """
 
     start: int
     end: int
     first_line: int
     row_group: int | None = None
+    crc: int | None = None
+    file_length: int | None = None
+    mtime_ns: int | None = None
 
     @property
     def rows(self) -> Rows | None:
@@ -152,7 +161,7 @@ def scan_lines(path: str) -> RequestFile:
     """
     digest = hashlib.sha256()
     chunks: list[Chunk] = []
-    start, first_line, lines, at = 0, 1, 0, 0
+    start, first_line, lines, at, crc = 0, 1, 0, 0, 0
     has_other_filters, has_large_max, tail, is_blank = False, False, b"", True
     path = absolute_path(path)  # executors have another working directory
     try:
@@ -171,15 +180,17 @@ def scan_lines(path: str) -> RequestFile:
             has_large_max = has_large_max or _is_found(_LARGE_MAX, tail + piece, end)
             tail = (tail + piece)[-_TAIL:]
             cut = piece.rfind(b"\n") + 1
+            crc = zlib.crc32(memoryview(piece)[:cut], crc)
             if cut:
                 lines += piece.count(b"\n")
-                chunks.append(Chunk(start=start, end=at + cut, first_line=first_line))
-                start, first_line = at + cut, 1 + lines
+                chunks.append(Chunk(start=start, end=at + cut, first_line=first_line, crc=crc))
+                start, first_line, crc = at + cut, 1 + lines, 0
+            crc = zlib.crc32(memoryview(piece)[cut:], crc)
             at += len(piece)
             if at - start > LINE_BYTES_MAX:
                 raise RequestError(path, first_line, f"a line of at most {LINE_BYTES_MAX} bytes", "a longer one")
         if start < at:
-            chunks.append(Chunk(start=start, end=at, first_line=first_line))
+            chunks.append(Chunk(start=start, end=at, first_line=first_line, crc=crc))
     return RequestFile(
         path=path,
         sha256=digest.hexdigest(),
@@ -201,16 +212,22 @@ def _is_parquet(file: pa.NativeFile) -> bool:
 
 def _scan_rows(path: str, file: pa.NativeFile) -> RequestFile:
     """As `scan_lines`, for a Parquet file."""
+    filesystem, inside = filesystem_of(path)
+    before = length, mtime = _length_and_time(path)
     digest = hashlib.sha256()
     while piece := file.read(CHUNK_BYTES):
         digest.update(piece)
-    filesystem, inside = filesystem_of(path)
     found, has_other_filters, has_large_max = scan_rows(filesystem, inside, path)
+    if _length_and_time(path) != before:
+        raise _changed(path, 1)
     return RequestFile(
         path=path,
         sha256=digest.hexdigest(),
         header=None,
-        chunks=tuple(Chunk(start=rows.start, end=rows.end, first_line=rows.first, row_group=rows.group) for rows in found),
+        chunks=tuple(
+            Chunk(start=rows.start, end=rows.end, first_line=rows.first, row_group=rows.group, file_length=length, mtime_ns=mtime)
+            for rows in found
+        ),
         lines=found[-1].first + found[-1].end - found[-1].start - 1 if found else 0,
         is_blank=not found,
         has_other_filters=has_other_filters,
@@ -236,8 +253,47 @@ def request_bytes(path: str) -> int:
 
 def first_line(file: RequestFile) -> bytes:
     """The first line of a request file that is not empty."""
-    with open_file(file.path) as opened:
-        return bytes(opened.read(file.chunks[0].end)).split(b"\n", 1)[0]
+    return bytes_of_chunk(file.path, file.chunks[0]).split(b"\n", 1)[0]
+
+
+def bytes_of_chunk(path: str, chunk: Chunk) -> bytes:
+    """The lines of a chunk, as they were scanned.
+
+    Raises:
+        RequestError: the file cannot be read, or has changed since.
+    """
+    try:
+        with open_file(path) as file:
+            raw = bytes(file.read_at(chunk.end - chunk.start, chunk.start))
+    except (OSError, ValueError) as error:
+        raise RequestError(path, chunk.first_line, "a file that every executor can open", str(error)) from error
+    if len(raw) < chunk.end - chunk.start or chunk.crc not in {None, zlib.crc32(raw)}:
+        raise _changed(path, chunk.first_line)
+    return raw
+
+
+def rows_of_chunk(path: str, chunk: Chunk) -> pa.RecordBatch:
+    """The rows of a chunk of a Parquet file, as they were scanned; others as of parquet_requests.rows_of.
+
+    Raises:
+        RequestError: the file cannot be read, or has changed since.
+    """
+    assert chunk.rows is not None
+    found = rows_of(*filesystem_of(path), path, chunk.rows)
+    if chunk.file_length is not None and _length_and_time(path) != (chunk.file_length, chunk.mtime_ns):
+        raise _changed(path, chunk.first_line)
+    return found
+
+
+def _length_and_time(path: str) -> tuple[int | None, int | None]:
+    """The bytes of a file, and its time in ns since 1970."""
+    filesystem, inside = filesystem_of(path)
+    info = filesystem.get_file_info(inside)
+    return info.size, info.mtime_ns
+
+
+def _changed(path: str, line: int) -> RequestError:
+    return RequestError(path, line, "a file that stays as it is while it is read", "one that changed; start again")
 
 
 def _is_found(pattern: re.Pattern[bytes], raw: bytes, end: int) -> bool:

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.files.store_files import filesystem_of
 from pipeline.requests.packing import SCHEMA as PACKED_SCHEMA
 from pipeline.requests.packing import Place, pack
-from pipeline.requests.parquet_requests import as_lines, rows_of
-from pipeline.requests.request_file import Chunk, RequestFile, header_if_any, open_file
+from pipeline.requests.parquet_requests import as_lines
+from pipeline.requests.request_file import Chunk, RequestFile, bytes_of_chunk, header_if_any, rows_of_chunk
 from pipeline.requests.request_lines import REQUEST_ARROW, SCHEMA, RequestError, read_lines
 
 # what is expected of a request that is answered as of its time
@@ -72,10 +71,10 @@ def read_chunk(path: str, chunk: Chunk) -> Iterator[pa.RecordBatch]:
     """The requests of one chunk, as one batch of request_lines.SCHEMA.
 
     Raises:
-        RequestError: the file cannot be read, or a line is no request.
+        RequestError: the file cannot be read, or has changed since the scan, or a line is no request.
     """
     if chunk.rows:
-        yield rows_of(*filesystem_of(path), path, chunk.rows)
+        yield rows_of_chunk(path, chunk)
         return
     first, _, raw = lines_of_chunk(path, chunk)
     if raw:
@@ -89,15 +88,11 @@ def lines_of_chunk(path: str, chunk: Chunk) -> tuple[int, int, bytes]:
         Number of the first line, its position in the file, and the bytes of the lines.
 
     Raises:
-        RequestError: the file cannot be read.
+        RequestError: the file cannot be read, or has changed since the scan.
     """
     if chunk.rows:
-        return chunk.first_line, chunk.start, as_lines(rows_of(*filesystem_of(path), path, chunk.rows))
-    try:
-        with open_file(path) as file:
-            raw = file.read_at(chunk.end - chunk.start, chunk.start)
-    except (OSError, ValueError) as error:
-        raise RequestError(path, chunk.first_line, "a file that every executor can open", str(error)) from error
+        return chunk.first_line, chunk.start, as_lines(rows_of_chunk(path, chunk))
+    raw = bytes_of_chunk(path, chunk)
     if chunk.first_line == 1:
         head, end, rest = raw.partition(b"\n")
         if header_if_any(path, head) is not None:

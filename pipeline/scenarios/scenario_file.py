@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from pipeline.requests.request_file import Chunk, open_file
+from pipeline.requests.request_file import Chunk, bytes_of_chunk
 from pipeline.requests.request_lines import RequestError
 from pipeline.scenarios.scenario_settings import memory_settings
 from pipeline.settings.settings import RULES_VERSION, Setting, SettingsError, Value, load_catalogue
@@ -130,14 +130,9 @@ def read_chunk(path: str, chunk: Chunk) -> Iterator[tuple[int, str]]:
     """Yield (number, text) of the lines of a chunk that are not blank.
 
     Raises:
-        RequestError: the file cannot be opened, or a line is not UTF-8.
+        RequestError: the file cannot be opened, or has changed since the scan, or a line is not UTF-8.
     """
-    try:
-        with open_file(path) as file:
-            raw = file.read_at(chunk.end - chunk.start, chunk.start)
-    except (OSError, ValueError) as error:
-        raise RequestError(path, chunk.first_line, "a file that every executor can open", str(error)) from error
-    for number, line in enumerate(raw.split(b"\n"), chunk.first_line):
+    for number, line in enumerate(bytes_of_chunk(path, chunk).split(b"\n"), chunk.first_line):
         if line.strip():
             try:
                 yield number, line.decode()

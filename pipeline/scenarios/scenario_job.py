@@ -99,8 +99,8 @@ def run_answer(
 
 def _lines(lake: Lake, file: RequestFile) -> DataFrame:
     """Return the lines of the file, spread over the cluster."""
-    chunks = [(one.start, one.end, one.first_line) for one in file.chunks]
-    frame = lake.spark.createDataFrame(chunks, "start BIGINT, end BIGINT, firstLine BIGINT")
+    chunks = [(one.start, one.end, one.first_line, one.crc) for one in file.chunks]
+    frame = lake.spark.createDataFrame(chunks, "start BIGINT, end BIGINT, firstLine BIGINT, crc BIGINT")
     read = frame.mapInArrow(partial(_read, file.path), _LINES)
     return read.repartition(spark_parallelism(lake.spark), "line")
 
@@ -108,7 +108,7 @@ def _lines(lake: Lake, file: RequestFile) -> DataFrame:
 def _read(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            chunk = Chunk(start=row["start"], end=row["end"], first_line=row["firstLine"])
+            chunk = Chunk(start=row["start"], end=row["end"], first_line=row["firstLine"], crc=row["crc"])
             lines = [{"line": number, "text": text, "logStart": 0, "logEnd": 0} for number, text in read_chunk(path, chunk)]
             yield pa.RecordBatch.from_pylist(lines, schema=_LINES_ARROW)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.requests import parquet_requests
+from pipeline.requests import parquet_requests, request_file
+from pipeline.requests.parquet_requests import scan_rows
 from pipeline.requests.request_file import request_bytes, scan_file
 from pipeline.requests.request_lines import RequestError, read_lines
 from pipeline.requests.request_source import lines_of_chunk, read_chunk
@@ -118,6 +120,34 @@ def test_a_file_that_is_cut_is_named(tmp_path: Path) -> None:
     # what lies in a file of lines that is called as a Parquet file is lines
     (tmp_path / "lines.parquet").write_bytes(json.dumps({"request": REQUEST}).encode())
     assert scan_file(str(tmp_path / "lines.parquet")).lines == 1
+
+
+@pytest.mark.parametrize("seconds", [0, 7])
+def test_a_file_that_changes_after_it_was_scanned_is_refused(tmp_path: Path, seconds: int) -> None:
+    path = tmp_path / "pulls"
+    pq.write_table(pa.Table.from_pylist([GOOD, GOOD | {"queueOffset": 1}]), path)
+    file = scan_file(str(path))
+    # as long, with other requests; or, where the clock stands still, with more requests
+    pq.write_table(pa.Table.from_pylist([GOOD, GOOD | {"queueOffset": 7 if seconds else 2**60}, *[GOOD] * (0 if seconds else 9)]), path)
+    before = file.chunks[0].mtime_ns
+    assert before is not None
+    os.utime(path, ns=(0, before + seconds * 10**9))
+    for read in (read_chunk, lines_of_chunk):
+        with pytest.raises(RequestError, match="pulls, line 1: expected a file that stays as it is while it is read, found one that"):
+            [*read(file.path, file.chunks[0])]
+
+
+def test_a_file_that_changes_while_it_is_scanned_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "pulls"
+    pq.write_table(pa.Table.from_pylist([GOOD]), path)
+
+    def rewritten(*of: Any) -> Any:
+        pq.write_table(pa.Table.from_pylist([GOOD, GOOD]), path)
+        return scan_rows(*of)
+
+    monkeypatch.setattr(request_file, "scan_rows", rewritten)
+    with pytest.raises(RequestError, match="expected a file that stays as it is while it is read, found one that changed; start again"):
+        scan_file(str(path))
 
 
 @pytest.mark.parametrize(("former", "now"), [(b"topic", b"\xffopic"), (b"\x15\x04\x19", b"\x0e\x04\x19")], ids=["a name", "a type"])

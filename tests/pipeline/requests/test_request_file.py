@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from pipeline.requests import request_file as rf
 from pipeline.requests.request_lines import RequestError
 from pipeline.requests.request_source import read_chunk
+from pipeline.scenarios.scenario_file import read_chunk as read_scenarios
 from pipeline.store.lookup_requests import open_requests
 
 REQUEST: dict[str, Any] = {"group": "g", "topic": "T", "queueId": 0, "offset": 0, "maxMsgNums": 32, "filter": None}
@@ -313,6 +315,45 @@ def test_the_same_file_has_the_same_digest(tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_bytes(PLAIN + b"\n" + PLAIN)
     assert rf.scan_file(str(path)).sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+CHANGED = "expected a file that stays as it is while it is read, found one that changed; start again"
+
+
+@pytest.mark.parametrize(
+    "now",
+    [asked(offset=1) + b"\n" + asked(offset=3), asked(offset=1) + b"\n", b"", asked(offset=1) + b"\n" + asked(offset=20) + b"\n"],
+    ids=["another request", "a line less", "nothing", "a longer request"],
+)
+def test_a_file_that_changes_after_it_was_scanned_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: bytes) -> None:
+    monkeypatch.setattr(rf, "CHUNK_BYTES", 200)
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(asked(offset=1) + b"\n" + asked(offset=2))
+    file = rf.scan_file(str(path))
+    path.write_bytes(now)
+    with pytest.raises(RequestError, match=rf"requests.jsonl, line \d: {CHANGED}"):
+        [*chain.from_iterable(read_chunk(file.path, chunk) for chunk in file.chunks)]
+    with pytest.raises(RequestError, match=rf"requests.jsonl, line \d: {CHANGED}"):
+        [*chain.from_iterable(read_scenarios(file.path, chunk) for chunk in file.chunks)]
+
+
+def test_lines_that_come_after_the_scan_are_no_change(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(PLAIN + b"\n")
+    file = rf.scan_file(str(path))
+    path.write_bytes(PLAIN + b"\n" + PLAIN + b"\n")
+    [chunk] = file.chunks
+    [found] = read_chunk(file.path, chunk)
+    assert (file.lines, len(found)) == (1, 1)
+
+
+def test_a_header_that_changes_after_the_scan_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_bytes(HEADER + b"\n" + PLAIN)
+    file = rf.scan_lines(str(path))
+    path.write_bytes(HEADER.replace(b"{}", b"[]") + b"\n" + PLAIN)
+    with pytest.raises(RequestError, match=CHANGED):
+        rf.first_line(file)
 
 
 TAG_LINE = asked(filter={"type": "TAG", "expression": "a"})

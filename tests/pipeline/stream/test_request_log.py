@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
+from pipeline.requests.request_source import lines_of_chunk
 from pipeline.stream import request_log
 from pipeline.stream.request_log import PlannedFile, RequestLog, list_requests
 
@@ -73,6 +75,19 @@ def test_a_rewritten_file_comes_again(folder: Folder) -> None:
     folder.put("a", "x\ny\n")
     assert folder.plan() == 2
     assert folder.batch(2) == ["a 1 chunks"]
+
+
+def test_a_log_of_a_version_that_kept_no_checksums_is_read(folder: Folder) -> None:
+    folder.put("a")
+    folder.plan()
+    [path] = folder.log.glob("*.json")
+    [planned] = json.loads(path.read_text(encoding="utf-8"))
+    kept = ("start", "end", "first_line", "row_group")
+    planned["chunks"] = [{name: chunk[name] for name in kept} for chunk in planned["chunks"]]
+    path.write_text(json.dumps([planned]), encoding="utf-8")
+    [found] = folder.opened().files(1)
+    [chunk] = found.chunks
+    assert lines_of_chunk(found.file.path, chunk) == (1, 0, b"requests of a\n")
 
 
 def test_a_batch_is_the_same_when_it_is_asked_for_again(folder: Folder) -> None:
