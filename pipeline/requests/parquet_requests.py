@@ -6,22 +6,27 @@ A file that Spark wrote of a file of lines (`spark.read.json(...)`, then `write.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from pipeline.requests.request_lines import REQUEST_ARROW, RequestError
+from pipeline.requests.request_lines import LINE_BYTES_MAX, REQUEST_ARROW, RequestError, changed_file
 from store_format.errors import first_line, shown
 
 MAGIC = b"PAR1"
-# rows that a task reads at once: some megabytes
-ROWS_AT_ONCE = 65_536
+# rows that a task reads at once, and bytes of their texts: some megabytes
+ROWS_AT_ONCE, TEXT_BYTES_AT_ONCE = 65_536, 8 << 20
+# most bytes of what is read of a row group, without compression: Arrow takes three times the memory if all are different texts
+GROUP_BYTES_MAX = 512 << 20
+_TEXTS = ("consumerGroup", "topic", "filterType", "expression")
 _NEEDED = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums")
 # column -> field of the nested form, where the names differ
 _NESTED = {
@@ -40,65 +45,84 @@ _CAPTURED = frozenset({"subscription", "expressionType"})
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows `start` to `end` of a row group; `first` is the number of the first of them in the file, counted from 1."""
+    """Rows `start` to `end` of a row group; `first` is the number of the first of them in the file, counted from 1.
+
+    Their texts have `text_bytes` bytes.
+    """
 
     group: int
     start: int
     end: int
     first: int
+    text_bytes: int = 0
 
 
 @contextmanager
 def _opened(filesystem: pafs.FileSystem, inside: str, path: str, first: int = 1) -> Iterator[pq.ParquetFile]:
+    """A Parquet file with the columns of requests, whose texts are read as dictionaries: a value of many rows is in memory once."""
     try:
-        with pq.ParquetFile(inside, filesystem=filesystem, page_checksum_verification=True) as file:
-            yield file
+        with filesystem.open_input_file(inside) as source:
+            metadata = pq.read_metadata(source)
+            schema = metadata.schema.to_arrow_schema()
+            if metadata.num_rows:  # columns of other types may not be read: a list takes any memory
+                _requests(schema.empty_table().select(_columns(schema, path)), path, first)
+            columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+            texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+            with pq.ParquetFile(source, metadata=metadata, read_dictionary=texts, page_checksum_verification=True) as file:
+                yield file
+    except pa.ArrowMemoryError:
+        raise
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise RequestError(path, first, "rows of a Parquet file", first_line(error)) from error
 
 
-def row_count(filesystem: pafs.FileSystem, inside: str, path: str) -> int:
-    """The number of rows that the footer of a Parquet file says.
+def size_of(filesystem: pafs.FileSystem, inside: str, path: str, row_bytes: int, most: int) -> int:
+    """The bytes of the requests in a Parquet file: `row_bytes` for each, or those of their texts where these are more.
 
     Args:
         filesystem: has the file.
         inside: its path there.
         path: its path in error messages.
+        row_bytes: about the bytes of a usual request.
+        most: what comes after so many bytes is not looked at.
 
     Raises:
         RequestError: it cannot be read.
     """
+    found = 0
     with _opened(filesystem, inside, path) as file:
-        return int(file.metadata.num_rows)
+        size = int(file.metadata.num_rows) * row_bytes
+        for group in () if size > most else range(file.metadata.num_row_groups):
+            for table in _tables(file, path, group, 1, _TEXTS):
+                found += int(_text_bytes(table, path, 1).sum())
+                if found > most:
+                    return found
+    return max(size, found)
 
 
 def scan_rows(filesystem: pafs.FileSystem, inside: str, path: str) -> tuple[list[Rows], bool, bool]:
     """Read all requests once.
 
     Returns:
-        The rows in pieces of ROWS_AT_ONCE; whether a filter is of another type than TAG; whether a maxMsgNums is greater than 99.
+        The rows in pieces of at most ROWS_AT_ONCE and TEXT_BYTES_AT_ONCE; whether a filter is of another type than TAG; whether a
+        maxMsgNums is greater than 99.
 
     Raises:
         RequestError: the file cannot be read, or a row is no request.
     """
+    found: list[Rows] = []
     looks, most, first = False, 0, 1
     with _opened(filesystem, inside, path) as file:
-        for batch in file.iter_batches(ROWS_AT_ONCE, columns=_columns(file.schema_arrow, path)):
-            requests = _requests(pa.Table.from_batches([batch]), path, first)
-            looks = looks or bool(pc.any(pc.not_equal(requests.column("filterType"), _TAG)).as_py())
-            most = max(most, pc.max(requests.column("maxMsgNums")).as_py() or 0)
-            first += len(batch)
-        return _pieces(file.metadata), looks, most > _LARGE_MAX
-
-
-def _pieces(metadata: pq.FileMetaData) -> list[Rows]:
-    found, before = [], 0
-    for group in range(metadata.num_row_groups):
-        rows = metadata.row_group(group).num_rows
-        starts = range(0, rows, ROWS_AT_ONCE)
-        found += [Rows(group, start, min(start + ROWS_AT_ONCE, rows), before + start + 1) for start in starts]
-        before += rows
-    return found
+        for group in range(file.metadata.num_row_groups):
+            start = 0
+            for table in _tables(file, path, group, first):
+                for rows, part in _pieces(table, path, Rows(group, start, start + len(table), first)):
+                    requests = _requests(part, path, rows.first)
+                    looks = looks or bool(pc.any(pc.not_equal(requests.column("filterType"), _TAG)).as_py())
+                    most = max(most, pc.max(requests.column("maxMsgNums")).as_py() or 0)
+                    found.append(rows)
+                start, first = start + len(table), first + len(table)
+    return found, looks, most > _LARGE_MAX
 
 
 def rows_of(filesystem: pafs.FileSystem, inside: str, path: str, rows: Rows) -> pa.RecordBatch:
@@ -107,20 +131,66 @@ def rows_of(filesystem: pafs.FileSystem, inside: str, path: str, rows: Rows) -> 
     Raises:
         RequestError: the file cannot be read, or a row is no request.
     """
+    parts: list[pa.Table] = []
     with _opened(filesystem, inside, path, rows.first) as file:
-        parts, at = [file.schema_arrow.empty_table().select(columns := _columns(file.schema_arrow, path))], 0
-        for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[rows.group], columns=columns):
-            if at + len(batch) > rows.start:
+        at = 0
+        for table in _tables(file, path, rows.group, rows.first) if rows.group < file.metadata.num_row_groups else ():
+            if at + len(table) > rows.start:
                 first = max(rows.start - at, 0)
-                parts.append(pa.Table.from_batches([batch.slice(first, rows.end - at - first)]))
-            at += len(batch)
+                parts.append(table.slice(first, rows.end - at - first))
+            at += len(table)
             if at >= rows.end:
                 break
-        table = pa.concat_tables(parts, promote_options="permissive")
-    count = rows.end - rows.start
-    if len(table) != count:
-        raise RequestError(path, rows.first, f"{count} rows", f"{len(table)}; was the file changed meanwhile?")
-    return _requests(table, path, rows.first)
+    pieces = [*_pieces(pa.concat_tables(parts), path, rows)] if parts else []
+    if [(piece.start, piece.end) for piece, _ in pieces] != [(rows.start, rows.end)]:
+        raise changed_file(path, rows.first)
+    return _requests(pieces[0][1], path, rows.first)
+
+
+def _tables(file: pq.ParquetFile, path: str, group: int, first: int, names: Sequence[str] = _COLUMNS) -> Iterator[pa.Table]:
+    """The rows of a row group, at most ROWS_AT_ONCE at a time, with the fields of some columns; `first` is a row's number, for the error.
+
+    Raises:
+        RequestError: the row group is too large.
+    """
+    paths, metadata = _paths(file.schema_arrow), file.metadata.row_group(group)
+    wanted = [f"{paths[name]}." for name in names]
+    columns = [metadata.column(number) for number in range(metadata.num_columns)]
+    # a struct that holds a wanted field may be a text, where it is always null
+    columns = [column for column in columns if any(one.startswith(f"{column.path_in_schema}.") for one in wanted)]
+    size = sum(column.total_uncompressed_size for column in columns)
+    if size > GROUP_BYTES_MAX:
+        raise RequestError(path, first, f"row groups of at most {GROUP_BYTES_MAX:,} bytes", f"one of {size:,}; write it with fewer rows")
+    for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=[column.path_in_schema for column in columns]):
+        yield pa.Table.from_batches([batch])
+
+
+def _pieces(table: pa.Table, path: str, whole: Rows) -> Iterator[tuple[Rows, pa.Table]]:
+    """The rows `whole` in pieces whose texts have at most TEXT_BYTES_AT_ONCE, but each has at least one row."""
+    ends = np.cumsum(_text_bytes(table, path, whole.first))
+    at, before = 0, 0
+    while at < len(table):
+        stop = max(at + 1, int(np.searchsorted(ends, before + TEXT_BYTES_AT_ONCE, "right")))
+        size = int(ends[stop - 1]) - before
+        yield Rows(whole.group, whole.start + at, whole.start + stop, whole.first + at, size), table.slice(at, stop - at)
+        at, before = stop, before + size
+
+
+def _text_bytes(table: pa.Table, path: str, first: int) -> npt.NDArray[np.int64]:
+    """The bytes that the texts of each row have, without making them.
+
+    Raises:
+        RequestError: those of a row are longer than a line may be.
+    """
+    found = np.zeros(len(table), np.int64)
+    for name in _TEXTS:
+        texts = _field(table, path, _paths(table.schema)[name], first)
+        if texts is not None and pa.types.is_dictionary(texts.type):
+            found += pc.binary_length(texts.dictionary).take(texts.indices).fill_null(0).to_numpy(zero_copy_only=False)
+    if len(found) and found.max() > LINE_BYTES_MAX:
+        row = int(np.argmax(found > LINE_BYTES_MAX))
+        raise RequestError(path, first + row, f"a request with texts of at most {LINE_BYTES_MAX} bytes", f"{found[row]} bytes")
+    return found
 
 
 def _columns(schema: pa.Schema, path: str) -> list[str]:
@@ -161,7 +231,7 @@ def _column(table: pa.Table, path: str, name: str, first: int) -> pa.Array:
             raise RequestError(path, first, f"a column {place}", f"the columns {', '.join(table.column_names) or 'none'}")
         return pa.nulls(len(table), wanted)
     if not _is_alike(values.type, wanted):
-        raise RequestError(path, first, f"a column {place} of type {wanted}", str(values.type))
+        raise RequestError(path, first, f"a column {place} of type {wanted}", str(_value_type(values.type)))
     try:
         found = values.cast(wanted)
         found.validate(full=True)
@@ -181,7 +251,7 @@ def _field(table: pa.Table, path: str, place: str, first: int) -> pa.Array | Non
     for name in inner:
         if not pa.types.is_struct(values.type):
             if values.null_count < len(values):  # Spark makes texts of what is always null
-                raise RequestError(path, first, f"a struct {seen}", str(values.type))
+                raise RequestError(path, first, f"a struct {seen}", str(_value_type(values.type)))
             return None
         if values.type.get_field_index(name) < 0:
             return None
@@ -189,12 +259,16 @@ def _field(table: pa.Table, path: str, place: str, first: int) -> pa.Array | Non
     return values
 
 
+def _value_type(found: pa.DataType) -> pa.DataType:
+    """The type of values, also of those that are read as a dictionary."""
+    return found.value_type if pa.types.is_dictionary(found) else found
+
+
 def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether values of a type may be such of the wanted type, without a conversion that a reader would not expect."""
+    found = _value_type(found)
     if pa.types.is_null(found):
         return True
-    if pa.types.is_dictionary(found):
-        return _is_alike(found.value_type, wanted)
     if pa.types.is_integer(wanted):
         return bool(pa.types.is_integer(found))
     return bool(found == wanted or (pa.types.is_string(wanted) and pa.types.is_large_string(found)))

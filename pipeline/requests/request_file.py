@@ -16,19 +16,18 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.files.store_files import absolute_path, filesystem_of, refuse_pipe
-from pipeline.requests.parquet_requests import MAGIC, Rows, row_count, rows_of, scan_rows
-from pipeline.requests.request_lines import RequestError, parsed_line
+from pipeline.requests.parquet_requests import MAGIC, Rows, rows_of, scan_rows, size_of
+from pipeline.requests.request_lines import LINE_BYTES_MAX, RequestError, changed_file, parsed_line
 from pipeline.settings.settings import RULES_VERSION, BrokerSettings
 from store_format.broker_version import DEFAULT_VERSION
 
 CHUNK_BYTES = 8 << 20
 # a chunk is read by one task; a small file is divided into _CHUNKS_A_FILE chunks, but of at least _LEAST_CHUNK_BYTES
 _CHUNKS_A_FILE, _LEAST_CHUNK_BYTES = 4, 1 << 20
-# most bytes of a line, so that a file without line ends is not read into memory; requests of real clients are shorter
-LINE_BYTES_MAX = 16 << 20
-
 # about the bytes of a request in a line
 _LINE_BYTES = 128
+# bytes of requests that no process answers alone: a Parquet file with more is not looked at further
+_MANY_BYTES = 1 << 30
 
 # a filter type that is not TAG, or that is cut off
 _OTHER_TYPE = re.compile(rb'"type"(?!\s*:\s*"TAG")')
@@ -46,6 +45,7 @@ class Chunk:
     In a Parquet file, the range is one of rows of the row group.
 
     Attributes:
+        text_bytes: bytes of the texts of rows; 0 for lines.
         crc: CRC-32 of the lines as they were scanned; None for rows, and in a log of an older version.
         file_length: bytes of the Parquet file as it was scanned; None for lines.
         mtime_ns: time of the Parquet file as it was scanned, in ns since 1970; None for lines, and where the file system tells none.
@@ -55,6 +55,7 @@ class Chunk:
     end: int
     first_line: int
     row_group: int | None = None
+    text_bytes: int = 0
     crc: int | None = None
     file_length: int | None = None
     mtime_ns: int | None = None
@@ -67,7 +68,8 @@ class Chunk:
     @property
     def request_bytes(self) -> int:
         """About how many bytes the requests have as JSON lines."""
-        return (self.end - self.start) * (1 if self.row_group is None else _LINE_BYTES)
+        count = self.end - self.start
+        return count if self.row_group is None else max(count * _LINE_BYTES, self.text_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,13 +221,21 @@ def _scan_rows(path: str, file: pa.NativeFile) -> RequestFile:
         digest.update(piece)
     found, has_other_filters, has_large_max = scan_rows(filesystem, inside, path)
     if _length_and_time(path) != before:
-        raise _changed(path, 1)
+        raise changed_file(path, 1)
     return RequestFile(
         path=path,
         sha256=digest.hexdigest(),
         header=None,
         chunks=tuple(
-            Chunk(start=rows.start, end=rows.end, first_line=rows.first, row_group=rows.group, file_length=length, mtime_ns=mtime)
+            Chunk(
+                start=rows.start,
+                end=rows.end,
+                first_line=rows.first,
+                row_group=rows.group,
+                text_bytes=rows.text_bytes,
+                file_length=length,
+                mtime_ns=mtime,
+            )
             for rows in found
         ),
         lines=found[-1].first + found[-1].end - found[-1].start - 1 if found else 0,
@@ -248,7 +258,7 @@ def request_bytes(path: str) -> int:
     except (OSError, ValueError):
         return 0
     filesystem, inside = filesystem_of(path)
-    return row_count(filesystem, inside, path) * _LINE_BYTES
+    return size_of(filesystem, inside, path, _LINE_BYTES, _MANY_BYTES)
 
 
 def first_line(file: RequestFile) -> bytes:
@@ -268,7 +278,7 @@ def bytes_of_chunk(path: str, chunk: Chunk) -> bytes:
     except (OSError, ValueError) as error:
         raise RequestError(path, chunk.first_line, "a file that every executor can open", str(error)) from error
     if len(raw) < chunk.end - chunk.start or chunk.crc not in {None, zlib.crc32(raw)}:
-        raise _changed(path, chunk.first_line)
+        raise changed_file(path, chunk.first_line)
     return raw
 
 
@@ -281,7 +291,7 @@ def rows_of_chunk(path: str, chunk: Chunk) -> pa.RecordBatch:
     assert chunk.rows is not None
     found = rows_of(*filesystem_of(path), path, chunk.rows)
     if chunk.file_length is not None and _length_and_time(path) != (chunk.file_length, chunk.mtime_ns):
-        raise _changed(path, chunk.first_line)
+        raise changed_file(path, chunk.first_line)
     return found
 
 
@@ -290,10 +300,6 @@ def _length_and_time(path: str) -> tuple[int | None, int | None]:
     filesystem, inside = filesystem_of(path)
     info = filesystem.get_file_info(inside)
     return info.size, info.mtime_ns
-
-
-def _changed(path: str, line: int) -> RequestError:
-    return RequestError(path, line, "a file that stays as it is while it is read", "one that changed; start again")
 
 
 def _is_found(pattern: re.Pattern[bytes], raw: bytes, end: int) -> bool:

@@ -23,6 +23,8 @@ SCHEMA = (
     "line STRING"
 )
 REQUEST_ARROW = arrow_of(SCHEMA)
+# most bytes of a line, so that a file without line ends is not read into memory; requests of real clients are shorter
+LINE_BYTES_MAX = 16 << 20
 # a line with more opening brackets may be nested too deeply, and is parsed by the strict parser
 _OPENINGS_MAX = 500
 _KEYS = tuple(b'"%s"' % name for name in (b"request", b"filter", b"group", b"topic", b"queueId", b"offset", b"maxMsgNums"))
@@ -70,6 +72,11 @@ class RequestError(UnusableInputError, ValueError):
 
     def __str__(self) -> str:
         return without_credentials(f"{self.path}, line {self.line}: expected {self.expected}, found {self.found}")
+
+
+def changed_file(path: str, line: int) -> RequestError:
+    """The error for a file that changed after it was scanned; `line` is the first that was read then."""
+    return RequestError(path, line, "a file that stays as it is while it is read", "one that changed; start again")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.requests.request_file import LINE_BYTES_MAX, open_file
-from pipeline.requests.request_lines import RequestError
+from pipeline.requests.request_file import open_file
+from pipeline.requests.request_lines import LINE_BYTES_MAX, RequestError
 from store_format.errors import shown
 
 _INT, _LONG, _TEXT = 2**31, 2**63, None

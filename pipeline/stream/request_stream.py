@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTr
 from pyspark.sql.types import StructType
 
 from pipeline.requests.request_file import Chunk
-from pipeline.requests.request_lines import REQUEST_ARROW, SCHEMA, BadLine, RequestError, read_good_lines
+from pipeline.requests.request_lines import REQUEST_ARROW, SCHEMA, BadLine, RequestError, changed_file, read_good_lines
 from pipeline.requests.request_source import lines_of_chunk
 from pipeline.schema.capture_tables import RAW_BYTES_MAX
 from pipeline.stream.frame_pulls import FRAME_TYPE, OF_FRAME, is_frame, pull_of_line
@@ -127,7 +127,7 @@ class RequestStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         require_inside(planned.file.path)  # again: a link may have taken the place of the file
         first, position, raw = lines_of_chunk(planned.file.path, chunk)
         if found_file(planned.file.path) != planned.file:
-            raise RequestError(planned.file.path, first, "a file that stays as it is while it is read", "one that changed; start again")
+            raise changed_file(planned.file.path, first)
         good, bad = read_good_lines(planned.file.path, first, raw)
         if len(good):
             yield _good_rows(planned, one.number, good)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,86 @@ def test_a_file_that_is_cut_is_named(tmp_path: Path) -> None:
     # what lies in a file of lines that is called as a Parquet file is lines
     (tmp_path / "lines.parquet").write_bytes(json.dumps({"request": REQUEST}).encode())
     assert scan_file(str(tmp_path / "lines.parquet")).lines == 1
+
+
+@pytest.fixture
+def pool() -> Iterator[pa.MemoryPool]:
+    """What Arrow takes of memory from now on."""
+    usual = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(counted)
+    yield counted
+    pa.set_memory_pool(usual)
+
+
+def long_topics(rows: int, length: int) -> pa.Table:
+    """Requests whose topic is the same long text, as a dictionary of one value."""
+    topics = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * length]))
+    return pa.Table.from_pylist([GOOD] * rows).set_column(1, "topic", topics)
+
+
+def nested(table: pa.Table) -> pa.Table:
+    """The same requests as a column of structs."""
+    names = {"consumerGroup": "group", "queueOffset": "offset"}
+    values = [table[name].combine_chunks() for name in table.column_names]
+    return pa.table({"request": pa.StructArray.from_arrays(values, [names.get(name, name) for name in table.column_names])})
+
+
+@pytest.mark.parametrize("of", [long_topics, lambda rows, length: nested(long_topics(rows, length))], ids=["flat", "nested"])
+def test_a_text_of_many_rows_is_never_in_memory_for_all_of_them(tmp_path: Path, pool: pa.MemoryPool, of: Any) -> None:
+    path = str(tmp_path / "pulls")
+    pq.write_table(of(4_000, 100_000), path, store_schema=False)
+    assert os.path.getsize(path) < 200_000
+    file = scan_file(path)
+    assert (file.lines, request_bytes(path)) == (4_000, 100_001 * 4_000)
+    for chunk in file.chunks:
+        [found] = read_chunk(path, chunk)
+        assert found["topic"].to_pylist() == ["x" * 100_000] * len(found)
+        assert chunk.request_bytes == 100_001 * len(found)
+    assert pool.max_memory() < 64 << 20
+
+
+def test_a_request_with_longer_texts_than_a_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_requests, "LINE_BYTES_MAX", 1_000)
+    rows = [GOOD | {"filterType": None}, GOOD | {"topic": "x" * 999}, GOOD | {"topic": "x" * 999, "filterType": "TAG"}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "pulls")
+    for read in (scan_file, request_bytes):
+        with pytest.raises(RequestError, match="line 3: expected a request with texts of at most 1000 bytes, found 1003 bytes"):
+            read(str(tmp_path / "pulls"))
+
+
+def test_a_row_group_that_is_too_large_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_requests, "GROUP_BYTES_MAX", 2_000)
+    rows = pa.Table.from_pylist([GOOD | {"other": "x" * 9_000}, GOOD | {"topic": "x" * 1_600}])
+    pq.write_table(rows, tmp_path / "pulls", row_group_size=1)
+    with pytest.raises(RequestError, match=r"line 2: expected row groups of at most 2,000 bytes, found one of [\d,]+; write it"):
+        scan_file(str(tmp_path / "pulls"))
+
+
+def test_a_column_of_another_type_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", None)
+    pq.write_table(pa.Table.from_pylist([GOOD | {"topic": [[1]]}]), tmp_path / "pulls")
+    with pytest.raises(RequestError, match="line 1: expected a column topic of type string, found list"):
+        scan_file(str(tmp_path / "pulls"))
+
+
+def test_a_file_that_takes_more_memory_than_there_is_may_be_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise pa.ArrowMemoryError("malloc of size 64 failed")
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", full)
+    pq.write_table(pa.Table.from_pylist([GOOD]), tmp_path / "pulls")
+    with pytest.raises(MemoryError):
+        scan_file(str(tmp_path / "pulls"))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
+def test_texts_of_each_type_are_read(tmp_path: Path, kind: pa.DataType) -> None:
+    table = pa.Table.from_pylist([GOOD, GOOD | {"topic": "é"}])
+    pq.write_table(table.set_column(1, "topic", table["topic"].cast(kind)), tmp_path / "pulls")
+    file = scan_file(str(tmp_path / "pulls"))
+    [found] = read_chunk(file.path, file.chunks[0])
+    assert (found["topic"].to_pylist(), file.chunks[0].text_bytes) == (["T", "é"], 5)
 
 
 @pytest.mark.parametrize("seconds", [0, 7])
