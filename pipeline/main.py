@@ -153,6 +153,8 @@ def judged(error: BaseException) -> tuple[int, str]:
     """Exit code and message of an error: whose fault it is."""
     if isinstance(error, UnusableInputError):
         return 2, f"error: {_shortened(str(error))}"
+    if isinstance(error, MemoryError):
+        return 3, "the engine failed: this machine has too little free memory; free some and start this again, what was committed counts"
     from pyspark.errors import (  # takes long
         AnalysisException,
         ArithmeticException,

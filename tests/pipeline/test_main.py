@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from pipeline import main
@@ -93,6 +94,13 @@ def test_a_file_that_the_system_refuses_is_named_in_one_sentence(told: str, foun
     code, text = judged(RuntimeError(told))
     assert (code, len(text.splitlines())) == (2, 1)
     assert f"found {found};" in text
+
+
+@pytest.mark.parametrize("error", [MemoryError(), pa.ArrowMemoryError("malloc of size 64 failed")])
+def test_too_little_memory_is_the_engines_fault_in_one_sentence(error: MemoryError) -> None:
+    code, text = judged(error)
+    assert (code, len(text.splitlines())) == (3, 1)
+    assert text.startswith("the engine failed: this machine has too little free memory;")
 
 
 def test_rows_that_ended_with_their_executors_are_the_engines_fault_in_one_sentence() -> None:
