@@ -6,6 +6,7 @@ A file that Spark wrote of a file of lines (`spark.read.json(...)`, then `write.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -197,7 +198,7 @@ def _columns(schema: pa.Schema, path: str) -> list[str]:
     """The columns of a file with this schema that requests are made of."""
     fields = [schema, *(one.type for one in schema if pa.types.is_struct(one.type))]
     names = [[field.name for field in of] for of in fields]
-    if odd := next((name for of in names for name in of if of.count(name) > 1), None):
+    if odd := next((name for of in names for name, count in Counter(of).items() if count > 1), None):
         raise RequestError(path, 1, "columns of different names", f"two called {shown(odd)}")
     if found := _CAPTURED.intersection(schema.names):
         hint = "`pullsim requests` writes captured pulls as requests"
