@@ -15,7 +15,7 @@ from store_format.store.store_settings import StoreSettings
 from store_format.store_paths import CONSUME_QUEUE_EXT, INDEX
 from udfs.broker.schedule import DelayLevelError, parse_delay_level
 
-_SLAVE = "SLAVE"
+_SLAVE, _SYNC_FLUSH = "SLAVE", "SYNC_FLUSH"
 
 
 def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings:
@@ -42,6 +42,7 @@ def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings
         enable_multi_dispatch=value("enableMultiDispatch"),
         enable_lmq=value("enableLmq"),
         duplication_enable=value("duplicationEnable"),
+        is_sync_flush=value("flushDiskType") == _SYNC_FLUSH,
         commit_log_recover_max_num=value("commitLogRecoverMaxNum"),
         version=settings.version,
     )

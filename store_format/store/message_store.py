@@ -266,12 +266,20 @@ class MessageStore(Generic[AnyFiles]):
                 most_files=settings.commit_log_recover_max_num,
             ),
             after=None if self.is_aborted else reached,
+            confirmed=None if self.is_aborted else self._confirm_offset,
             deliver_timestamp=self._deliver_timestamp,
             check_crc=settings.check_crc_on_recover,
         )
         if log.confirm_offset is not None:
             self.checkpoint = replace(self.checkpoint, confirm_phy_offset=log.confirm_offset)
         return log
+
+    @property
+    def _confirm_offset(self) -> int:
+        """CommitLog.getConfirmOffset (5.5.0) before recovery, when nothing counts as flushed."""
+        if self.settings.duplication_enable:
+            return self.checkpoint.confirm_phy_offset
+        return 0 if self.settings.is_sync_flush else self.log.files[-1].from_offset + self.log.files[-1].length
 
     def _recover_normally(self) -> RecoveredLog:
         walks = (self._walk(file) for file in files_to_walk(self.log.files))

@@ -8,7 +8,8 @@ dispatches the messages past the queues' end.
 Surprises: the queues' end is the end of a message, and a message that begins exactly there is not dispatched: its queue loses it. Where all
 queues are missing, no file matches, so messages in files before the newest commitLogRecoverMaxNum get no entries. Whether the queues are
 cut at the log's end is asked after dispatching: a queue that was damaged at its start keeps former entries behind the dispatched ones.
-The confirmed offset is where the last message lies, not where its record says that it lies.
+The confirmed offset is where the last message lies, not where its record says that it lies. Without a message it is what the broker took
+for it before: after a clean shutdown the end of the last file, or 0 where the broker flushes synchronously, as nothing counts as flushed yet.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ def recover_by_queues(
     seam: Seam,
     *,
     after: int | None,
+    confirmed: int | None,
     deliver_timestamp: DeliverTimestamp | None,
     check_crc: bool,
 ) -> RecoveredLog:
@@ -103,10 +105,12 @@ def recover_by_queues(
         dispatch: receives the dispatch requests of the walked messages; None for none.
         seam: where the queues end.
         after: only messages that begin after this offset are dispatched; None for all.
+        confirmed: the confirmed offset where no message is walked; None for the begin of the walk.
         deliver_timestamp: when a message of a delay level is due.
         check_crc: setting checkCRCOnRecover.
     """
-    walked, confirmed = seam.files_to_walk(files, read, check_crc=check_crc), None
+    walked = seam.files_to_walk(files, read, check_crc=check_crc)
+    confirmed = walked[0].from_offset if confirmed is None else confirmed
 
     def walk_file(file: MappedFile) -> FileWalk:
         at = file.from_offset

@@ -30,7 +30,7 @@ class RecoveredLog:
     """The commit log after its recovery: its files, and the end of the walk that found the log's end.
 
     Attributes:
-        confirm_offset: where 5.5.0 says that the last good message begins; None in older versions, and without a walked message.
+        confirm_offset: where 5.5.0 says that the last good message begins; None in older versions.
     """
 
     files: tuple[MappedFile, ...]

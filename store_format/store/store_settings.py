@@ -39,6 +39,7 @@ class StoreSettings:
     enable_multi_dispatch: bool = False
     enable_lmq: bool = False
     duplication_enable: bool = False
+    is_sync_flush: bool = False
     commit_log_recover_max_num: int = 10
     version: BrokerVersion = DEFAULT_VERSION
 

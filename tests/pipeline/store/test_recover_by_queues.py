@@ -61,6 +61,34 @@ def test_the_confirmed_offset_is_where_the_last_message_lies(tmp_path: Path) -> 
     assert told["afterLoad"]["checkpointInMemory"]["confirmPhyOffset"] == begins
 
 
+@pytest.mark.parametrize(
+    ("how", "is_killed", "confirmed"),
+    [
+        ({}, False, LOG_FILE),
+        ({"flushDiskType": "SYNC_FLUSH"}, False, 0),
+        ({"duplicationEnable": True}, False, 1234),
+        ({"duplicationEnable": True}, True, 0),
+        ({}, True, 0),
+    ],
+)
+def test_without_a_good_message_the_confirmed_offset_is_that_before_recovery(
+    tmp_path: Path, how: dict[str, Any], is_killed: bool, confirmed: int
+) -> None:
+    """What a broker 5.5.0 told of these stores, whose first record has a damaged body, and whose checkpoint has 1234."""
+    store = tiny_store(tmp_path / "store", [("a", 0)])
+    with (store / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(8)
+        file.write(b"\x7f\xff\xff\xff")
+    checkpoint = bytearray(4096)
+    checkpoint[32:40] = struct.pack(">q", 1234)
+    (store / "checkpoint").write_bytes(checkpoint)
+    if is_killed:
+        (store / "abort").touch()
+    header = {"rulesVersion": "5.5.0", "mappedFileSizeCommitLog": LOG_FILE, "mappedFileSizeConsumeQueue": QUEUE_FILE} | how
+    told = run_recover(str(store), settings=BrokerSettings.from_sources(header=header))
+    assert told["afterLoad"]["checkpointInMemory"]["confirmPhyOffset"] == confirmed
+
+
 def log_of(count: int, *, body: bytes = b"body") -> tuple[list[MappedFile], dict[str, np.ndarray[Any, np.dtype[np.uint8]]]]:
     """Files of 1000 bytes, each with one record, which is stored at 10, 20 and so on."""
     files, contents = [], {}
