@@ -9,7 +9,7 @@ Surprises: the queues' end is the end of a message, and a message that begins ex
 queues are missing, no file matches, so messages in files before the newest commitLogRecoverMaxNum get no entries. Whether the queues are
 cut at the log's end is asked after dispatching: a queue that was damaged at its start keeps former entries behind the dispatched ones.
 The confirmed offset is where the last message lies, not where its record says that it lies. Without a message it is what the broker took
-for it before: after a clean shutdown the end of the last file, or 0 where the broker flushes synchronously, as nothing counts as flushed yet.
+for it before: after a clean shutdown the end of the last file, or 0 with SYNC_FLUSH, because nothing counts as flushed yet.
 """
 
 from __future__ import annotations
