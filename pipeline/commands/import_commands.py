@@ -18,7 +18,7 @@ from pipeline.commands.options import check_alone, check_needed, lake_option, me
 from pipeline.files.stopping import told_to_stop
 from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
-from pipeline.terminal import progress_to_stderr, say
+from pipeline.terminal import progress_to_stderr, safe_text, say
 from store_format.errors import without_credentials
 
 if TYPE_CHECKING:
@@ -160,9 +160,9 @@ def _require_fitting(follow: bool, as_found: bool, of_follow: Mapping[str, objec
 
 def _tell(done: Imported) -> None:
     for note in done.notes:
-        say(f"note: {note}")
+        say(safe_text(f"note: {note}"))
     say(
-        f"imported broker {done.broker}: {counted(done.messages, 'message')}, {counted(done.entries, 'entry', 'entries')} "
+        f"imported broker {safe_text(done.broker)}: {counted(done.messages, 'message')}, {counted(done.entries, 'entry', 'entries')} "
         f"in {counted(done.queues, 'queue')}, "
         f"commit log {done.min_phy_offset} to {done.max_phy_offset}, layout {done.layout}, lake version {done.lake_version}"
     )

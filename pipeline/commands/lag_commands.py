@@ -19,7 +19,7 @@ from pipeline.commands.new_run import now, run_id
 from pipeline.commands.options import check_alone, check_needed, lake_option, moment, require_lasting_port
 from pipeline.lake.asking import Ask, ask_each
 from pipeline.settings.quantities import counted, milliseconds
-from pipeline.terminal import is_terminal, progress_to_stderr, say, show_table, show_values, start_page
+from pipeline.terminal import is_terminal, progress_to_stderr, safe_text, say, show_table, show_values, start_page
 
 if TYPE_CHECKING:
     from pipeline.embedded.database import EmbeddedLake
@@ -197,6 +197,7 @@ class Recording:
         self._tell(opened.name, recorded)
 
     def _tell(self, broker: str, recorded: ObservedLag | None) -> None:
+        broker = safe_text(broker)
         if recorded is None:
             say(f"nothing new of broker {broker}: the lake has not changed since its last observation, or has one of {self.at} ms")
         else:
