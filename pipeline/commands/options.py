@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 FORMATS = ("table", "json", "csv")
-# engines count rows in 64 bits
-ROW_LIMIT = click.IntRange(0, 2**63 - 1)
+# as many rows as Spark counts in a LIMIT
+ROW_LIMIT = click.IntRange(0, 2**31 - 1)
 
 
 def lake_option(command: Callable[P, R]) -> Callable[P, R]:
