@@ -13,8 +13,8 @@ CREATE OR REPLACE TEMPORARY VIEW log_file_deletion (
 )
 COMMENT 'When the broker deletes each file of its commit log, by age; pullsim retention knows disk and time zone too.'
 AS
--- a damaged record, or a setting, may have any number: sums that no BIGINT holds are NULL
 WITH part AS (
+  -- a damaged record, or a setting, may have any number: sums that no BIGINT holds are NULL
   SELECT
     s.brokerName, s.firstPhysicOffset AS first, s.minStoreTimestamp AS since,
     s.minStoreTimestamp >= try_subtract(b.maxStoreTimestamp, 86400000L) AS isRecent

@@ -247,10 +247,12 @@ def test_a_store_that_the_broker_would_not_use_ends_with_2(
 def test_files_that_are_not_there_end_with_2(small_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = written(tmp_path / "in", [GOOD])
     out = tmp_path / "no" / "folder" / "out"
-    assert run(["lookup", str(small_store), "--requests", str(tmp_path / "nothing"), "--out", str(out)]) == 2
+    assert run(["lookup", str(small_store), "--requests", str(tmp_path / "nothing"), "--out", str(tmp_path / "out")]) == 2
     assert "expected a file of look-ups" in capsys.readouterr().err
     assert run(["lookup", str(small_store), "--requests", str(asked), "--out", str(out)]) == 2
-    assert f"{out}: expected a file that can be written" in capsys.readouterr().err
+    assert f"--out {out}: expected a folder that holds the file" in capsys.readouterr().err
+    assert run(["lookup", str(small_store), "--requests", str(asked), "--out", str(small_store / "checkpoint")]) == 2
+    assert f"expected a file outside of {small_store}" in capsys.readouterr().err
 
 
 def test_the_store_is_only_read(small_store: Path, tmp_path: Path) -> None:
