@@ -10,7 +10,6 @@ import contextlib
 import json
 import shutil
 import struct
-import tempfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -60,7 +59,7 @@ from store_format.store.recovery import FileWalk, recover_normally
 from tests.makers.log_rows import batches_of
 from tests.runs import fuzz_traffic as traffic
 from tests.runs import fuzz_written as written
-from tests.truth.golden import unpack_small
+from tests.runs.fuzz_files import place, small_store
 from tests.truth.places import DATA
 
 LONGEST = (1 << 16) + 1
@@ -74,11 +73,6 @@ class Target:
     seeds: Callable[[], list[bytes]]
     use: Callable[[bytes], None]
     words: tuple[bytes, ...] = ()
-
-
-@cache
-def small_store() -> Path:
-    return unpack_small(Path(tempfile.mkdtemp(prefix="fuzz-")))
 
 
 def array(raw: bytes) -> Bytes:
@@ -322,7 +316,7 @@ CONFIG_FILES: dict[str, bytes] = {
 @cache
 def config_folder() -> Path:
     """The folder config of a store that has nothing else."""
-    folder = Path(tempfile.mkdtemp(prefix="fuzz-")) / "config"
+    folder = place("config")
     folder.mkdir()
     return folder
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -27,6 +26,7 @@ from store_format.remoting.command import RemotingCommand
 from store_format.remoting.frame import encode_frame
 from tests.makers.captured_connections import answer, pull
 from tests.makers.captures import ACK, ETHERNET, FIN, IPV6_LINK, RAW, START, SYN, Sent, block, enhanced, interface, option, pcap, section
+from tests.runs.fuzz_files import place
 from udfs.filters.sql92 import Compiled, EvaluationError, compile_expression
 from udfs.filters.sql92_columns import Texts
 from udfs.filters.tags import SubscriptionParseError, parse_subscription, tag_matches
@@ -189,14 +189,9 @@ def _parquet(table: pa.Table, way: dict[str, Any]) -> bytes:
     return raw
 
 
-@cache
-def _parquet_path() -> str:
-    return str(Path(tempfile.mkdtemp(prefix="fuzz-")) / "x.parquet")
-
-
 def use_parquet(raw: bytes) -> None:
     """Check that the rows of a file are refused, or are the requests that their own lines say."""
-    path = _parquet_path()
+    path = str(place("x.parquet"))
     Path(path).write_bytes(raw)
     local = pafs.LocalFileSystem()
     for rows in scan_rows(local, path, path)[0]:

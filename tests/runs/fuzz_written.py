@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import tempfile
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from pipeline.generate.workload import read_workload
@@ -22,7 +20,7 @@ from pipeline.simulation.plans import plan_of
 from pipeline.simulation.scenario import located, read_scenario, scenario_text
 from pipeline.store.lookup import run_lookup
 from pipeline.stream.request_stream import RequestStreamReader
-from tests.truth.golden import unpack_small
+from tests.runs.fuzz_files import place, small_store
 from tests.truth.places import PROJECT
 from udfs.broker.memory_store import LogExtent
 
@@ -37,13 +35,8 @@ TOML_WORDS = (
 PROPERTIES_WORDS = (b"=", b":", b"\\u00e9", b"\\ud83d", b"\\u12", b"\\\n", b"#", b"!", b"\r\n", b"9223372036854775808", b"true", b"  ")
 
 
-@cache
-def _path(name: str) -> Path:
-    return Path(tempfile.mkdtemp(prefix="fuzz-")) / name
-
-
 def _written(name: str, raw: bytes) -> str:
-    path = _path(name)
+    path = place(name)
     path.write_bytes(raw)
     return str(path)
 
@@ -199,16 +192,11 @@ def lookup_seeds() -> list[bytes]:
     return [b"\n".join(texts), *texts[1:]]
 
 
-@cache
-def _store() -> str:
-    return str(unpack_small(Path(tempfile.mkdtemp(prefix="fuzz-"))))
-
-
 def use_lookups(raw: bytes) -> None:
     """Check that look-ups are refused, or that each line has an answer."""
-    path, out = _written("lookups.jsonl", raw), _path("answers.jsonl")
-    options = ["maxHashSlotNum=100", "maxIndexNum=600"]
-    told = run_lookup(_store(), path, str(out), settings_of=lambda _: BrokerSettings.from_sources(options=options), progress=lambda _: None)
+    path, out = _written("lookups.jsonl", raw), place("answers.jsonl")
+    settings = BrokerSettings.from_sources(options=["maxHashSlotNum=100", "maxIndexNum=600"])
+    told = run_lookup(str(small_store()), path, str(out), settings_of=lambda _: settings, progress=lambda _: None)
     answers = [json.loads(line) for line in out.read_bytes().splitlines()]
     assert sum("op" in answer for answer in answers) == told.requests
 
@@ -223,13 +211,13 @@ def frame_file_seeds() -> list[bytes]:
 def use_frame_file(raw: bytes) -> None:
     """Check that frames are refused, or that each line is decoded; the same bytes as a file of a stream have rows."""
     _use_stream(raw)
-    out = _path("frames-out.jsonl")
+    out = place("frames-out.jsonl")
     done = run_frames(_written("frames.jsonl", raw), str(out))
     assert len(out.read_bytes().splitlines()) == done.frames
 
 
 def _use_stream(raw: bytes) -> None:
-    folder, log = _path("incoming"), _path("log")
+    folder, log = place("incoming"), place("log")
     for one in (folder, log):
         shutil.rmtree(one, ignore_errors=True)
     folder.mkdir()
