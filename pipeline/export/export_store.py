@@ -176,7 +176,8 @@ def create_files(opened: OpenFiles, files: pa.RecordBatch) -> tuple[int, int]:
     made = 0
     for row in files.to_pylist():
         path, length, used = row["path"], row["length"], (row["wrote"] or 0) if row["kind"] == COMMIT_LOG else 0
-        if path is None or (row["kind"] != FOLDER and not 0 <= used <= (-1 if length is None else length)):
+        is_described = row["kind"] == FOLDER or (length is not None and 0 <= used <= length)
+        if path is None or not is_described:
             found = f"path {shown(path)}, length {length} and wrote {used}"
             raise StoreError("store_file", "files with a path, and with 0 <= wrote <= length", found, hint="import the store again")
         if row["kind"] == FOLDER:
