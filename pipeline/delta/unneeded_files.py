@@ -49,13 +49,13 @@ def unneeded_rows(table: DeltaTable, path: str, hours: int, needed: Iterable[int
     keep = sorted({max(version, oldest) for version in needed})
     names = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=keep)
     filesystem, inside = filesystem_of(path)
-    ours = [name for name in names if name.endswith(".parquet") and _is_below(filesystem, inside, name)]
+    ours = [name for name in names if name.endswith(".parquet") and is_below(filesystem, inside, name)]
     found = filesystem.get_file_info([f"{inside}/{name}" for name in ours])
     return [UnneededFile(name, info.size) for name, info in zip(ours, found, strict=True) if info.is_file]
 
 
-def _is_below(filesystem: pafs.FileSystem, folder: str, name: str) -> bool:
-    """Whether a file lies in the folder itself: deltalake follows links that lead elsewhere."""
+def is_below(filesystem: pafs.FileSystem, folder: str, name: str) -> bool:
+    """Whether a file or folder lies in the folder itself: deltalake follows links that lead elsewhere."""
     if not isinstance(filesystem, pafs.LocalFileSystem):
         return True
     return os.path.realpath(f"{folder}/{name}") == f"{os.path.realpath(folder)}/{name}"

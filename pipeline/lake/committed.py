@@ -88,8 +88,8 @@ def newest_version(root: str, by: int) -> LakeVersion | None:
 
 
 @contextmanager
-def named_in_errors(path: str, version: int) -> Iterator[None]:
-    """Turn errors of the block, which reads the Delta table `path`, into a LakeError that names the table.
+def named_in_errors(path: str, version: int | None = None) -> Iterator[None]:
+    """Turn errors of the block, which reads a version of the Delta table `path`, or lists all of its files, into a LakeError that names it.
 
     A damaged or foreign table has any types and any bytes, so errors of Python count too. Errors that say what to do stay as they are.
     """
@@ -98,7 +98,9 @@ def named_in_errors(path: str, version: int) -> Iterator[None]:
     except UnusableInputError:
         raise
     except (DeltaError, OSError, pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise LakeError(f"{path}: cannot read version {version} of the Delta table: {plain_message(error)}; {RESTORE}") from error
+        doing = "look through" if version is None else f"read version {version} of"
+        hint = f"see that this process may list and read its files, or {RESTORE}" if version is None else RESTORE
+        raise LakeError(f"{path}: cannot {doing} the Delta table: {plain_message(error)}; {hint}") from error
 
 
 def version_of(root: str, rows: pa.Table) -> LakeVersion:

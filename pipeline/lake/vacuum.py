@@ -8,21 +8,18 @@ version of the lake, an older one, still needs.
 from __future__ import annotations
 
 import datetime as dt
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import DeltaError
 
-from pipeline.delta.damaged_files import RESTORE
 from pipeline.delta.delta_log import delta_version
-from pipeline.delta.small_table import has_plain_path, opened_table, plain_message
+from pipeline.delta.small_table import has_plain_path, opened_table
 from pipeline.delta.table_rows import rows_with
-from pipeline.delta.unneeded_files import UnneededFile, delete_files, unneeded_log, unneeded_rows
+from pipeline.delta.unneeded_files import UnneededFile, delete_files, is_below, unneeded_log, unneeded_rows
 from pipeline.files.object_store import is_s3, require_bucket
+from pipeline.files.store_files import filesystem_of
 from pipeline.lake.committed import lake_root, named_in_errors, newest_version, no_lake, require_there, table_versions
 from pipeline.lake.lake_errors import LakeError
 from pipeline.schema.arrow_types import arrow_schema
@@ -61,12 +58,13 @@ def vacuum(root: str, hours: int, *, now: dt.datetime, dry_run: bool) -> Iterato
     """
     root, before = lake_root(root), now - dt.timedelta(hours=hours)
     newest, former = _versions(root, before)
+    filesystem, inside = filesystem_of(root)
     for name in sorted({LAKE_VERSION.name, *TABLES}):
         path = f"{root}/{name}"
-        if not is_s3(root) and not _is_in(root, name):
+        if not all(is_below(filesystem, inside, one) for one in (name, f"{name}/_delta_log")):
             yield Vacuumed(table=name, note=_ELSEWHERE)
         elif name in newest:
-            with _named_in_errors(path):
+            with named_in_errors(path):
                 yield _vacuum_table(path, name, hours, before, needed=(former.get(name, newest[name]), newest[name]), dry_run=dry_run)
         elif delta_version(path) is not None:
             yield Vacuumed(table=name, note=_NEVER_COMMITTED)
@@ -84,7 +82,7 @@ def _versions(root: str, before: dt.datetime) -> tuple[dict[str, int], dict[str,
         require_bucket(root)
     require_there(root)
     path = f"{root}/{LAKE_VERSION.name}"
-    with _named_in_errors(path):
+    with named_in_errors(path):
         by = delta_version(path)
     if by is None:
         raise no_lake(root)
@@ -99,12 +97,6 @@ def _versions(root: str, before: dt.datetime) -> tuple[dict[str, int], dict[str,
         chosen = pc.max(old["version"]) if len(old) else pc.min(rows["version"])
         former = rows_with(opened, path, schema, ["tables"], {"version": [chosen.as_py()]})
     return {**newest.tables, LAKE_VERSION.name: by}, table_versions(root, former["tables"][0].as_py())
-
-
-def _is_in(root: str, name: str) -> bool:
-    """Whether the folder of a table and that of its log lie in the lake themselves."""
-    folder = f"{os.path.realpath(root)}/{name}"
-    return all(os.path.realpath(one) == one for one in (folder, f"{folder}/_delta_log"))
 
 
 def _vacuum_table(path: str, name: str, hours: int, before: dt.datetime, needed: tuple[int, int], *, dry_run: bool) -> Vacuumed:
@@ -124,12 +116,3 @@ def _delete(path: str, rows: list[UnneededFile], log: list[UnneededFile]) -> Non
     except OSError as error:
         hint = "what is deleted was not needed, so start the command again when it can be"
         raise LakeError(f"{path}: cannot delete a file: {error}; {hint}") from error
-
-
-@contextmanager
-def _named_in_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (DeltaError, OSError, pa.ArrowInvalid) as error:
-        told = f"cannot look through the Delta table: {plain_message(error)}"
-        raise LakeError(f"{path}: {told}; see that this process may list and read its files, or {RESTORE}") from error
