@@ -2,9 +2,9 @@
 
 Broker source (4.9.3): DefaultMessageStore.isTheBatchFull, checkInDiskByCommitOffset and the loop of getMessage;
 GetMessageResult.addMessage.
-Rule: the test comes before the filter and before an entry's message is read. The caps are those of memory or of
-disk, by where that entry lies, so one pull can start with the caps of one and end with those of the other.
-Surprises: the first message always passes, whatever its size, also with maxMsgNums 0. The sum of bytes is a 32-bit int
+Rule: the test comes before the filter and before an entry's message is read. Each entry is tested with the caps of memory
+or of disk, depending on where the entry lies. One pull can use both.
+Surprises: the first message always passes, whatever its size, even with maxMsgNums 0. The sum of bytes is a 32-bit int
 that wraps, and so is maxMsgNums * 20, the window in bytes.
 Versions differ in the blocks of msgCount4Commercial and in the smallest window: udfs/pull/pull_rules.py.
 """
@@ -39,7 +39,7 @@ def is_the_batch_full(
     max_bytes_in_disk: int,
     max_count_in_disk: int,
 ) -> bool:
-    """Whether the batch is full before this entry, whatever its tag. All numbers are Java ints.
+    """Return whether the batch is full before this entry, whatever its tag. All numbers are Java ints.
 
     Args:
         size_py: size in bytes that the entry claims.
@@ -90,11 +90,11 @@ def check_in_disk(offset_py: int, max_offset_py: int, memory: int) -> bool:
 
 @compiled
 def scan_window_entries(max_msg_nums: int, least_bytes: int = WINDOW_MIN_BYTES) -> int:
-    """Return how many entries one scan visits at most; the end of the consume queue's file may stop it before.
+    """Return how many entries one scan visits at most; the end of a consume queue file may end the scan earlier.
 
     Args:
         max_msg_nums: maxMsgNums of the request.
-        least_bytes: bytes of the smallest window: maxFilterMessageSize where the version has that setting.
+        least_bytes: bytes of the smallest window: maxFilterMessageSize if the version has that setting.
     """
     window = max(least_bytes, to_int(int(max_msg_nums) * CQ_STORE_UNIT_SIZE), 0)
     return (window + CQ_STORE_UNIT_SIZE - 1) // CQ_STORE_UNIT_SIZE
@@ -102,7 +102,7 @@ def scan_window_entries(max_msg_nums: int, least_bytes: int = WINDOW_MIN_BYTES) 
 
 @compiled
 def commercial_count(size: int, size_per_count: int = SIZE_PER_COUNT) -> int:
-    """Return what a message of `size` bytes adds to msgCount4Commercial: its blocks of `size_per_count` bytes, the last one rounded up."""
+    """Return what a message of `size` bytes adds to msgCount4Commercial: its number of blocks of `size_per_count` bytes, rounded up."""
     return -(-size // size_per_count)
 
 

@@ -2,13 +2,13 @@
 
 Broker source (4.9.3): DefaultMessageStore.getMessage, CommitLog.getMessage and rollNextFile, MappedFile.selectMappedBuffer.
 Other versions: the rules that differ are numbers in `caps`, from the table in udfs/pull/pull_rules.py.
-Rules: an offset outside the queue's bounds is answered without a scan. Else entries are read one by one until the batch is full, the
-window ends or the queue file ends.
+Rules: an offset outside the queue's bounds is answered without a scan. Otherwise entries are read one by one until the batch is
+full, the window ends or the queue file ends.
 Surprises: the fullness test comes before the filter, so a full batch ends at the very next entry, matching or not; the entry that ended it
 counts for the disk figures but not for the next offset; entries of a removed log file are passed over without a fullness test.
 
 The same source runs compiled and, through `py_func`, as plain Python for comparison. The arrays of one call are one block: consecutive
-entries of one queue file, or of several where a pull may read several, up to the last entry that any request of the call may scan.
+entries of one queue file, or of several if a pull may read several, up to the last entry that any request of the call may scan.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OUT_OF_MEMORY: Final = -3
 NULL_POINTER: Final = -4
 INDEX_OUT_OF_BOUNDS: Final = -5
 BUFFER_UNDERFLOW: Final = -6
-ILLEGAL_POSITION: Final = -7  # ILLEGAL_ARGUMENT of a filter; as a verdict, -ILLEGAL_ARGUMENT is taken
+ILLEGAL_POSITION: Final = -7  # ILLEGAL_ARGUMENT of a filter: the verdict -ILLEGAL_ARGUMENT would be NOT_BY_COMMIT_LOG
 EXCEPTIONS: Final = {
     ILLEGAL_ARGUMENT: "java.lang.IllegalArgumentException",
     OUT_OF_MEMORY: "java.lang.OutOfMemoryError",
@@ -62,7 +62,7 @@ _INT_MAX = 2**31 - 1
 _LONGEST_ARRAY = _INT_MAX - 2
 _NO_ROOM = -1
 _MISSING = -1
-# How many taken entries one call allocates room for without calculating how many there can be.
+# One call allocates room for at most this many taken entries at first.
 _FIRST_ROOM = 1 << 22
 
 # columns of `requests`
@@ -102,13 +102,13 @@ class TagCodes:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive entries of one queue file, or of several from that of the requests on; no entries if that file is missing.
+    """Consecutive entries of one queue file, or of several, the first of which has the requests' offsets; empty if that one is missing.
 
     Attributes:
         first_offset: queue offset of the first entry.
         physic_offsets: physical offset of each entry's message.
         sizes: size of each entry's message, in bytes.
-        tags_codes: tagsCode of each entry: the ext unit's for an entry with one. If the ext unit is missing, its address.
+        tags_codes: tagsCode of each entry: from its ext unit if it has one; the unit's address if that unit is missing.
         verdicts: verdict of the requests' filter on each entry; empty if every verdict is MATCHES.
     """
 
@@ -173,7 +173,7 @@ def _locate(offset, log_end, starts, wrote, file_size):  # type: ignore[no-untyp
 
 @bare
 def _select(position, size, readable, file_size):  # type: ignore[no-untyped-def]
-    """Return what MappedFile.selectMappedBuffer does: 1 bytes, 0 null, -1 throws. Its `position + size` is a 32-bit sum that wraps."""
+    """Return the outcome of MappedFile.selectMappedBuffer: 1 bytes, 0 null, -1 throws. Its `position + size` is a 32-bit sum that wraps."""
     if np.int64(np.int32(position + size)) > readable:
         return 0
     return -1 if size < 0 or size > file_size - position else 1
@@ -200,7 +200,10 @@ def _by_commit_log(verdict, selected):  # type: ignore[no-untyped-def]
 
 @bare
 def _end_in_next_file(position, first_offset, length, last, entries_a_file):  # type: ignore[no-untyped-def]
-    """Return where the scan ends in the queue file that begins at a position, _MISSING without one, the position if none begins there."""
+    """Return the position where the scan ends in the queue file that begins at `position`; _MISSING if that file is missing.
+
+    If no queue file begins at `position`, return `position`.
+    """
     if (first_offset + position) % entries_a_file != 0:
         return position
     return _MISSING if position >= length else min(length, last, position + entries_a_file)
@@ -211,8 +214,8 @@ def _end_in_next_file(position, first_offset, length, last, entries_a_file):  # 
 # 1. The batch is full: the scan ends. An entry of a removed file is not tested; since 5.5.0 the fullness test comes first.
 # 2. The entry lies in a file of the log that was found removed: it is skipped.
 # 3. The filter, by the consume queue: the ext unit, or the tag's code.
-# 4. The message in the log: it may be removed, or not all there.
-# 5. The filter, by the log: conditions of SQL92, whose verdicts were made before.
+# 4. The message in the log: its bytes may be removed or incomplete.
+# 5. The filter, by the log: conditions of SQL92, whose verdicts were found before the scan.
 # An entry that passes is taken, and counted against the caps.
 @compiled
 def _scan(request, caps, first_offset, physic, sizes, tags, verdicts, tag_starts, codes, starts, wrote, file_size, answer, taken, at):  # type: ignore[no-untyped-def]
@@ -293,7 +296,7 @@ def _answer(  # type: ignore[no-untyped-def]
 ):
     """Answer the requests from `first` on; return (requests answered, length of `taken` in use).
 
-    `at` is the length of `taken` in use before. It stops early when `taken` has no more room.
+    `at` is the length of `taken` in use before the call. The function stops early when `taken` has no more room.
     """
     for r in range(first, len(requests)):
         request, answer = requests[r], answers[r]
@@ -338,7 +341,7 @@ def _answer(  # type: ignore[no-untyped-def]
 
 
 def entries_at_most(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Block) -> NDArray[np.int64]:
-    """Return how many entries each request takes at most; `get_message` handles the two rare requests that take more."""
+    """Return how many entries each request takes at most; `get_message` handles the two rare kinds of requests that take more."""
     most = max(int(caps[COUNT_MEMORY]), int(caps[COUNT_DISK]), 1)
     return np.minimum(np.clip(requests[:, MAX_MSG_NUMS], 1, most), len(block.sizes))
 
@@ -363,5 +366,5 @@ def get_message(requests: NDArray[np.int64], caps: NDArray[np.int64], block: Blo
         done, used = _answer(done, used, requests, caps, block.first_offset, *arrays, log.file_size, answers, taken)
         if done == len(requests):
             return Answers(answers, taken[:used])
-        # Entries of 0 bytes never fill a batch. Neither does a message cap of -2**31, because cap - 1 wraps. Such a pull takes every entry.
+        # Entries of 0 bytes never fill a batch, and a message cap of -2**31 never does, because cap - 1 wraps: a pull may take every entry.
         taken = np.concatenate((taken[:used], np.empty(len(taken) + len(block.sizes), np.int32)))

@@ -1,11 +1,11 @@
 """The filter that the store gets for a pull, and its verdict on each entry.
 
-Broker source (4.9.3): PullMessageProcessor.processRequest, as far as it makes the MessageFilter; FilterAPI.build;
+Broker source (4.9.3): PullMessageProcessor.processRequest, the part that makes the MessageFilter; FilterAPI.build;
 ConsumerFilterManager.build and get; DefaultMessageStore.getMessage for the order of the verdicts.
 Rules: a subscription in the pull request is compiled for that pull and has no bloom filter bits. A registered subscription has the bits
 of its group.
-Surprise: with filterSupportRetry the messages of a retry topic are filtered whatever the pull's own filter is: by the expression that the
-group registered for the topic that the message came from.
+Surprise: with filterSupportRetry, a message of a retry topic is filtered by the expression that the group registered for the message's
+original topic, whatever the pull's own filter is.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def notify_message_arriving(
         max_offset: one past the queue offset of the message; for a sweep the queue's maxOffset.
         now: the broker's time, ms.
         arrival: the message; None for a sweep.
-        newest_offset: returns the queue's maxOffset, for a pull whose offset is not below `max_offset`; None if it is `max_offset`.
+        newest_offset: returns the queue's maxOffset, for a pull whose offset is not below `max_offset`; None if that is `max_offset` too.
     """
     woken: list[HeldRequest[RequestT]] = []
     kept: list[HeldRequest[RequestT]] = []
@@ -164,7 +164,7 @@ def woken_at(
     interval: int,
     wakes: bool,
 ) -> int:
-    """Return when a held pull is woken, ms, from all arrivals at its queue; NEVER if it is not.
+    """Return when a held pull is woken, ms, from all arrivals at its queue; NEVER if no arrival and no sweep wakes it.
 
     Args:
         pull: a pull held at its `suspend_timestamp`; arrivals up to that time came before it.
@@ -172,7 +172,7 @@ def woken_at(
         matches: whether the pull's filter matches each arrival.
         first_sweep: the time of any one sweep, ms.
         interval: time between sweeps, ms, from `sweep_interval`; 0 if the queue is never swept (`is_swept`).
-        wakes: whether arrivals wake pulls: long polling is on, and the broker is no slave.
+        wakes: whether arrivals wake pulls: long polling is on, and the broker is not a slave.
     """
     began = int(np.searchsorted(arrivals.times, pull.suspend_timestamp, side="right"))
     times, passed = arrivals.times[began:], arrivals.offsets[began:] > pull.pull_from_this_offset

@@ -2,8 +2,8 @@
 
 Broker source (4.9.3): PullMessageProcessor.processRequest, the switch over GetMessageStatus and, in the switch over the
 code that follows it, case PULL_OFFSET_MOVED.
-Rule: the status alone decides, with two exceptions. A pull of an empty queue at offset 0 is PULL_NOT_FOUND (and may
-wait), at any other offset, -1 too, PULL_OFFSET_MOVED. A slave that does not check offsets turns PULL_OFFSET_MOVED into
+Rule: the status alone decides, with two exceptions. A pull of an empty queue is PULL_NOT_FOUND at offset 0 (and may
+wait), and PULL_OFFSET_MOVED at any other offset, including -1. A slave that does not check offsets turns PULL_OFFSET_MOVED into
 PULL_RETRY_IMMEDIATELY.
 Surprise: a slave with slaveReadEnable=false sets PULL_RETRY_IMMEDIATELY first, and the switch then overwrites it.
 A store that answers null (not readable, shut down) has no status: the processor answers SYSTEM_ERROR.
@@ -26,8 +26,8 @@ _EMPTY_QUEUE: Final = (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus
 _CODES: Final = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
     GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    GetMessageStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # but at offset 0
-    GetMessageStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # but at offset 0
+    GetMessageStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # except at offset 0
+    GetMessageStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # except at offset 0
     GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
     GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
     GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,

@@ -2,7 +2,7 @@
 
 Broker source (4.9.3): DefaultMessageStore.getMessage.
 Rule: the kernel of get_message decides on each entry, by answering a pull that sees only this entry. The loop over entries calls the
-kernel's rules too. The trace's answer must be the kernel's; else `trace_pull` raises. To find which of several rules decided, the trace
+kernel's rules too. The trace's answer must equal the kernel's, or `trace_pull` raises. To find which of several rules decided, the trace
 evaluates each rule with the others switched off. Rules that differ between versions come with `caps`, as for the kernel.
 Surprise: an entry of a log file that is known to be removed is skipped: neither the filter nor the fullness test sees it.
 """
@@ -114,7 +114,7 @@ def trace_pull(
         log: the commit log's files.
 
     Raises:
-        TraceError: the steps lead to another answer than the kernel's.
+        TraceError: the answer that the steps lead to differs from the kernel's.
     """
     found = gm.get_message(request[None, :], caps, block, filters, log)
     answer = found.columns[0]
@@ -192,7 +192,7 @@ class _Scan:
                 return found
 
     def _goes_on(self) -> bool:
-        """Return whether the scan goes on in the next queue file, after one in which nothing was found; `end` is then that file's."""
+        """Return whether the scan goes on in the next queue file, because it found nothing so far; then set `end` to that file's end."""
         at_file_end = (self.block.first_offset + self.end) % self.entries == 0 and self.end > self.begin
         if not at_file_end or self.block.first_offset + self.end >= self.request[gm.MAX_OFFSET]:
             return False

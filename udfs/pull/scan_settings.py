@@ -42,19 +42,19 @@ class ScanSettings(Protocol):
 
     @property
     def max_transfer_bytes_on_message_in_memory(self) -> int:
-        """Cap of a batch while an entry counts as in memory."""
+        """Cap of a batch in bytes, tested for an entry that counts as in memory."""
 
     @property
     def max_transfer_count_on_message_in_memory(self) -> int:
-        """Cap of a batch while an entry counts as in memory, messages."""
+        """Cap of a batch in messages, tested for an entry that counts as in memory."""
 
     @property
     def max_transfer_bytes_on_message_in_disk(self) -> int:
-        """Cap of a batch once an entry counts as on disk."""
+        """Cap of a batch in bytes, tested for an entry that counts as on disk."""
 
     @property
     def max_transfer_count_on_message_in_disk(self) -> int:
-        """Cap of a batch once an entry counts as on disk, messages."""
+        """Cap of a batch in messages, tested for an entry that counts as on disk."""
 
     @property
     def total_physical_memory_size(self) -> int:
@@ -66,15 +66,15 @@ class ScanSettings(Protocol):
 
     @property
     def max_filter_message_size(self) -> int:
-        """Bytes of the smallest window; read where the version has this setting."""
+        """Bytes of the smallest window; read only if the version has this setting."""
 
     @property
     def travel_cq_file_num_when_get_message(self) -> int:
-        """How many queue files a pull reads while it finds nothing; read where the version has this setting."""
+        """How many queue files a pull reads while it finds nothing; read only if the version has this setting."""
 
     @property
     def max_total_msg_size(self) -> int:
-        """The argument maxTotalMsgSize of getMessage; read where the version has it."""
+        """The argument maxTotalMsgSize of getMessage; read only if the version has it."""
 
     @property
     def rules(self) -> PullRules:
@@ -105,11 +105,11 @@ def notes_a_position(answers: NDArray[np.int64], rules: PullRules) -> NDArray[np
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFigures:
-    """What answers say of the place of the entries that they read; an element for each answer.
+    """The figures of answers about memory and disk; each array has one element an answer.
 
     Attributes:
         suggests_slave: suggestPullingFromSlave.
-        fall_behind: diskFallBehind, bytes; without a meaning where it is not recorded.
+        fall_behind: diskFallBehind, bytes; meaningless if `is_recorded` is false.
         is_recorded: whether diskFallBehind is recorded, if the broker records it at all (diskFallRecorded).
     """
 
