@@ -19,7 +19,7 @@ _V3, _V8, _V5 = BrokerVersion.V4_9_3, BrokerVersion.V4_9_8, BrokerVersion.V5_5_0
 
 @dataclass(frozen=True, slots=True)
 class Remoting:
-    """How a broker answers: the number of its version, and whether in the form of the request; else in JSON."""
+    """The version number in a broker's answers, and whether an answer is encoded as its request was; if not, it is JSON."""
 
     version: int
     in_the_requests_form: bool

@@ -1,9 +1,9 @@
 """The clients and the subscriptions of each consumer group, as heartbeats register them.
 
 Broker source (4.9.3): ConsumerManager, ConsumerGroupInfo, DefaultConsumerIdsChangeListener.
-Rules: subscriptions belong to the group, not to the client, and the last heartbeat decides: a topic that the heartbeat lacks is removed; a
-topic that it has is replaced only by a greater subVersion. A group is removed with its last connection. Each heartbeat updates the filter
-data of expressions.
+Rules: subscriptions belong to the group, not to the client, and the last heartbeat decides. A topic that is not in the heartbeat is
+removed. A subscription is replaced only by one with a greater subVersion. A group is removed with its last connection. Each heartbeat
+updates the filter data of expressions.
 Surprises: a client is identified by its connection; its id is only stored. A second id on one connection replaces the first. Members are
 notified of a new or a removed topic, but not of a new version of a subscription.
 """
@@ -21,7 +21,7 @@ Channel = str
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupInfo:
-    """A group that has clients: client ids by connection, subscriptions by topic, and values of the last heartbeat (None: it had none)."""
+    """A group that has clients: client ids by connection, subscriptions by topic, values of the last heartbeat (None if it had none)."""
 
     consume_type: str | None
     message_model: str | None

@@ -1,9 +1,9 @@
 """The offsets that groups have committed.
 
 Broker source (4.9.3): ConsumerOffsetManager.commitOffset and queryOffset; ConsumerManageProcessor.queryConsumerOffset.
-Rule: every committed offset is stored, also one that is lower than before, negative, past the end, or of an unknown topic.
+Rule: every committed offset is stored, even one that is lower than before, negative, past the end, or of an unknown topic.
 Surprises: topic and group are joined to one text, so a missing one becomes the text "null". A query of a group that never committed is
-answered with 0 if the queue's minOffset is 0 and entry 0 does not count as on disk; else with QUERY_NOT_FOUND.
+answered with 0 if the queue's minOffset is 0 and entry 0 does not count as on disk, otherwise with QUERY_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ConsumerOffsetManager:
 
 
 def key_of(group: str | None, topic: str | None) -> str:
-    """Return the key of a group's offsets for a topic: `topic@group`, where a missing text is "null" as in Java."""
+    """Return the key of a group's offsets for a topic: `topic@group`; a missing text is "null", as in Java."""
     return TOPIC_GROUP_SEPARATOR.join("null" if text is None else text for text in (topic, group))
 
 

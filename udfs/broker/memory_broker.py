@@ -48,9 +48,10 @@ Value = bool | int | float | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:
-    """The settings of a broker: by the broker's own names, changed, and as the settings objects and the rules of its version.
+    """The settings of a broker, and the rules of its version.
 
-    `by_boundary` is the value of LOOK_UPS, `text_operators` that of TEXT_OPERATORS.
+    `value` returns a setting by the broker's own name. `changed` returns these settings with some of them replaced. `by_boundary` is the
+    value of LOOK_UPS, `text_operators` that of TEXT_OPERATORS.
     """
 
     value: Callable[[str], Any]
@@ -159,7 +160,7 @@ class MemoryBroker:
         return SendMessageProcessor(config=self.settings.sends(), topics=self.topics, groups=self.groups, new_uniq_key=self._new_uniq_key())
 
     def _new_uniq_key(self) -> Callable[[], str] | None:
-        """Return the function that makes the next UNIQ_KEY, None where the broker makes none."""
+        """Return the function that makes the next UNIQ_KEY, None if the broker makes none."""
         if not self.settings.rules.messages_get_properties:
             return None
 

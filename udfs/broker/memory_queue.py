@@ -29,7 +29,7 @@ class _File:
 
 @dataclass(slots=True, kw_only=True)
 class MemoryQueue:
-    """A consume queue. `put` sets `min_offset` with the first entry; a step of a scenario may set it; deleting a file leaves it."""
+    """A consume queue. `put` sets `min_offset` with the first entry; a step of a scenario may set it; deleting a file does not."""
 
     entries_a_file: int
     min_offset: int = 0
@@ -42,7 +42,7 @@ class MemoryQueue:
         return self._files[-1].first + len(self._files[-1].entries) if self._files else 0
 
     def put(self, queue_offset: int, physic_offset: int, size: int, tags_code: int, now: int) -> None:
-        """Add the entry of a message, after pre-blanks if the queue is empty; ignore a message that the queue has. `now`: time in ms."""
+        """Add the entry of a message, after pre-blanks if the queue is empty; ignore a message that the queue already has. `now` in ms."""
         physic_offsets, sizes, queue_offsets = np.array([[physic_offset], [size], [queue_offset]], np.int64)
         file_size = self.entries_a_file * CQ_STORE_UNIT_SIZE
         last = self._files[-1] if self._files else None
@@ -67,7 +67,7 @@ class MemoryQueue:
         del self._files[:1]
 
     def block(self, offset: int) -> Block:
-        """Return the entries of the file with a queue offset, an empty block if there is no such file."""
+        """Return the entries of the file that contains a queue offset; an empty block if no file does."""
         file = next((file for file in self._files if file.first <= offset < file.first + self.entries_a_file), _File(0))
         columns = np.array(file.entries or np.empty((0, 3)), np.int64)
         physic, sizes, codes = (np.ascontiguousarray(columns[:, i]) for i in range(3))

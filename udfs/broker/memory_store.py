@@ -112,7 +112,7 @@ class MemoryStore:
         return stored
 
     def append(self, message: Message, queue_offset: int) -> Message:
-        """Append a record unchanged, like a slave; return it with its offset, NOT_APPENDED if no file has room for it."""
+        """Append a record unchanged, as a slave does; return it with its offset, NOT_APPENDED if no file has room for it."""
         size = len(encode(message))
         placed = place(np.array([size]), np.array([NO_BATCH]), self.commit_log_file_size, self.log.end)
         self.log = LogExtent(self.log.start, placed.log_end)
@@ -133,7 +133,7 @@ class MemoryStore:
         return code
 
     def delete_log_head(self, most: int = DELETE_FILES_BATCH_MAX) -> int:
-        """Delete the first files of the log, as `LogExtent.without_head`, and return how many."""
+        """Delete the first files of the log, as `LogExtent.without_head` does, and return how many."""
         before, self.log = self.log, self.log.without_head(self.commit_log_file_size, most)
         return (self.log.start - before.start) // self.commit_log_file_size
 

@@ -5,7 +5,7 @@ Rules: the checks have a fixed order, and the first that fails decides. The answ
 held and commits no offset. After the store's answer come the response code, then the hold or the OFFSET_MOVED event, then the commit of
 the pull's offset.
 Surprises: header fields are not checked, so a missing one makes the broker throw where it is first used. Earlier steps are not undone: a
-pull may be held and answered SYSTEM_ERROR. A missing subVersion beside an expression that is no TAG counts as one that does not parse.
+pull may be held and answered SYSTEM_ERROR. An expression other than TAG without a subVersion is refused as if it did not parse.
 A woken pull (second pass) is not held again and commits no offset, and gets no answer if the broker throws. Messages sent by zero copy
 leave before the commit, even to a client that wants no answer.
 """
@@ -76,7 +76,7 @@ class PullResponse:
     """The answer to a pull.
 
     The store's answer `result`, and the brokerId to pull from next, are None if a check failed before the store was read. `fields` are
-    further fields of the header, None where the answer has no header.
+    further fields of the header, None if the answer has no header.
     """
 
     code: ResponseCode

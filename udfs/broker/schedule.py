@@ -3,8 +3,8 @@
 Broker source (4.9.3): ScheduleMessageService.parseDelayLevel and computeDeliverTimestamp; messageDelayLevel.
 Rule: level 1 is the first delay of the setting; the time of delivery becomes the tagsCode of the message's entry in the
 queue of its level in SCHEDULE_TOPIC_XXXX.
-Surprise: a message of a level that the table does not have is due a second after it was stored. The function does so for a level
-above the last one too, but CommitLog replaces such a level by the last one before it calls it.
+Surprise: a message of a level that the table does not have is due a second after it was stored. computeDeliverTimestamp says so of a
+level above the last one too, but CommitLog replaces that level by the last one first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NUMBER: Final = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
 
 
 class DelayLevelError(ValueError):
-    """A messageDelayLevel that the broker does not parse, so that it does not start: text and number (from 1) of the wrong level."""
+    """A messageDelayLevel with which the broker does not start; `level` is the number of the wrong level, from 1, `found` is its text."""
 
     def __init__(self, setting: str, level: int, found: str) -> None:
         super().__init__(setting, level, found)
@@ -72,7 +72,7 @@ def deliver_timestamp(level: int, store_timestamp: int, delays: Sequence[int] = 
 
 
 def deliver_timestamp_of(delays: Sequence[int] | None) -> DeliverTimestamp | None:
-    """When a message is due, by level and store timestamp as CommitLog asks for it; None where there are no delays."""
+    """Return the function that gives CommitLog the time at which a message of a level is due; None if there are no delays."""
     if not delays:
         return None
     return lambda level, stored: deliver_timestamp(min(level, len(delays)), stored, delays)

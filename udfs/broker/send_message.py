@@ -6,8 +6,8 @@ Rules: an unknown topic is created if autoCreateTopicEnable and the model topic 
 topic's numbers of read and write queues. The cluster's name is stored as a property. A message that is sent back goes to the group's
 retry topic after a delay, or to its dead letter topic.
 Surprises: a topic without write permission accepts messages. A broker without write permission refuses only messages to ordered topics. A
-synchronous master without a slave stores a message and answers SLAVE_NOT_AVAILABLE. The property WAIT is stored only of messages that are
-sent back, and they keep DELAY, REAL_TOPIC and REAL_QID when they are delivered.
+synchronous master without a slave stores a message and answers SLAVE_NOT_AVAILABLE. A message is stored without its
+property WAIT. A message that is sent back gets WAIT, and keeps DELAY, REAL_TOPIC and REAL_QID when it is delivered.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SendMessageRequest:
     """A request SEND_MESSAGE: the message with its properties as sent, and the other header fields.
 
     `default_topic` is the model for a topic that does not exist, which gets at most `default_topic_queue_nums` queues.
-    `max_reconsume_times` is of a message to a retry topic; None if the producer sent none.
+    `max_reconsume_times` counts for a message to a retry topic; None if the producer sent none.
     """
 
     message: pm.InnerMessage
@@ -79,7 +79,7 @@ class SendMessageRequest:
 class SendMessageProcessor:
     """The processor of sent messages, with the tables and settings it reads.
 
-    `new_uniq_key` makes the UNIQ_KEY of a message that has none; None where the broker adds only CLUSTER (4.9).
+    `new_uniq_key` makes the UNIQ_KEY of a message that has none; None if the broker adds only CLUSTER (4.9).
     """
 
     config: SendBrokerConfig
@@ -105,7 +105,7 @@ class SendMessageProcessor:
         return replace(message, queue_id=max(message.queue_id, 0), properties=properties, properties_string=pm.properties_to_string(stored))
 
     def _with_all_properties(self, message: pm.InnerMessage, properties: dict[str, str]) -> pm.InnerMessage:
-        """Return the message as 5.5.0 stores it: with its WAIT."""
+        """Return the message as 5.5.0 stores it: with its property WAIT."""
         assert self.new_uniq_key is not None
         properties |= _ADDED
         if not properties.get(PROPERTY_UNIQ_KEY):
@@ -137,7 +137,7 @@ class SendMessageProcessor:
             raise SendRefused(ResponseCode.SYSTEM_ERROR, f"request queueId[{queue_id}] is illegal, {name}")
 
     def _to_dead_letters(self, request: SendMessageRequest) -> pm.InnerMessage:
-        """Return the message with its dead letter topic, if it is of a retry topic and was tried too often: handleRetryAndDLQ."""
+        """Return a message to a retry topic; its topic is the dead letter topic if it was tried too often: handleRetryAndDLQ."""
         message = request.message
         group_name = message.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
         group = self.groups.find_subscription_group_config(group_name, auto_create=self.config.auto_create_subscription_group)
@@ -151,7 +151,7 @@ class SendMessageProcessor:
 
 
 def uniq_key(number: int) -> str:
-    """Return a UNIQ_KEY as long as that of a broker with an IPv6 address (MessageClientIDSetter.createUniqID); with IPv4 it has 32."""
+    """Return a UNIQ_KEY as long as a broker's with an IPv6 address (MessageClientIDSetter.createUniqID); with IPv4 it is 32 long."""
     return f"{number:0{_UNIQ_KEY_CHARACTERS}X}"
 
 
@@ -246,7 +246,7 @@ def put_refused(status: pm.PutMessageStatus) -> SendRefused:
 
 
 def lacks_slave(broker_role: BrokerRole, properties: Mapping[str, str]) -> bool:
-    """Return whether a stored message is answered SLAVE_NOT_AVAILABLE, if no slave is connected: CommitLog.submitReplicaRequest."""
+    """Return whether a stored message is answered with SLAVE_NOT_AVAILABLE when no slave is connected: CommitLog.submitReplicaRequest."""
     waits = (properties.get(PROPERTY_WAIT_STORE_MSG_OK) or "true").lower() == "true"
     return broker_role == BrokerRole.SYNC_MASTER and waits
 

@@ -2,8 +2,8 @@
 
 Broker source (4.9.3): TopicConfigManager (constructor, selectTopicConfig, createTopicInSendMessageMethod,
 createTopicInSendMessageBackMethod), PermName, TopicValidator.
-Rule: a pull never creates a topic. A message to an unknown topic creates it, as a copy of the model topic that the message names, if that
-has the permission INHERIT. A heartbeat and a message that is sent back create the group's retry topic.
+Rule: a pull never creates a topic. A message to an unknown topic creates it, as a copy of the model topic that the message names, if the
+model topic has the permission INHERIT. A heartbeat and a message that is sent back create the group's retry topic.
 Surprise: TBW102 exists only if autoCreateTopicEnable was set at the start. If it is switched off later, TBW102 stays but is no model.
 """
 
@@ -78,7 +78,7 @@ class SystemTopics:
     msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
 
     def configs(self) -> list[TopicConfig]:
-        """Return the broker's own topics in the order of creation; of two with one name the later one counts."""
+        """Return the broker's own topics in the order of creation; if two have the same name, the later one counts."""
         read_write = PERM_READ | PERM_WRITE
         found = [_with_queues(RMQ_SYS_SELF_TEST_TOPIC, 1)]
         if self.auto_create_topic_enable:
@@ -96,7 +96,7 @@ class SystemTopics:
         return [*found, _with_queues(f"{self.broker_cluster_name}_{REPLY_TOPIC_POSTFIX}", 1)]
 
     def later_configs(self) -> list[TopicConfig]:
-        """Return the topics that a broker 5.5.0 makes at its start, besides."""
+        """Return the topics that a broker 5.5.0 makes at its start in addition to `configs`."""
         found = [_with_queues(name, 1) for name in _TRANSACTION_TOPICS]
         return [*found, _with_queues(_WHEEL_TIMER, 1), _with_queues(f"{_REVIVE_LOG}{self.broker_cluster_name}", _REVIVE_QUEUES)]
 
@@ -135,7 +135,7 @@ class TopicConfigManager:
     def create_topic_in_send_message(
         self, topic: str, default_topic: str, client_default_topic_queue_nums: int, *, auto_create_topic_enable: bool
     ) -> TopicConfig | None:
-        """Return the topic of a sent message, created as a copy of `default_topic` if that exists and has the permission INHERIT."""
+        """Return the topic of a sent message, created as a copy of `default_topic` if that topic exists and has the permission INHERIT."""
         known = self.topic_config_table.get(topic)
         model = self.topic_config_table.get(default_topic)
         if known is not None or model is None:

@@ -1,15 +1,15 @@
-"""The broker's check of half messages: which have ended, about which the producer is asked, and which are discarded.
+"""The broker's check of half messages: which have ended, which the producer is asked about, and which are discarded.
 
 Broker source (4.9.3): broker.transaction.queue.TransactionalMessageServiceImpl (check, needDiscard, needSkip, fillOpRemoveMap,
 checkPrepareQueueOffset, calculateOpOffset), TransactionalMessageCheckService.
 Rules: every minute the broker reads the half messages from where the last check stopped. A half message with an op message has ended. A
-half message younger than six seconds ends the check. About any other the broker asks the producer, and puts the message back with its
+half message younger than six seconds ends the check. For any other, the broker asks the producer, and puts the message back with its
 number of checks increased. After fifteen checks the message is discarded.
 Surprises: a message with an immunity time of its own does not end the check; it is put back too, and that counts as a check. A message
-that is put back keeps its bornTimestamp, and so its age. The broker asks no producer before it has read all op messages, unless one of
-them was born six seconds after the check began. But if the committed offset is no longer in the op queue, the broker asks about all half
-messages, ended or not. If a half message has two op messages, the first is not counted as done until the half offset is past the message.
-About a message with a bornTimestamp in the future the broker asks at once.
+that is put back keeps its bornTimestamp, and so its age. The broker asks no producer before it has read all op messages, unless the last
+one of a read was born more than six seconds after the check began. But if the committed offset is no longer in the op queue, the broker
+asks about all half messages, ended or not. If a half message has two op messages, the first one is done only when a check begins after the
+half message. If the bornTimestamp is in the future, the broker asks at once.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class _Check:
 def check_queue(queues: TransactionQueues, half_offset: int, op_offset: int, now: int, settings: CheckSettings) -> CheckResult:
     """Check one half queue, beginning at `now` (ms), and return the result. Only waiting takes time.
 
-    `half_offset` and `op_offset` are where the last check stopped in each queue; at first the queue's minOffset.
+    `half_offset` and `op_offset` are where the last check stopped in each queue; for the first check, the queue's minOffset.
     """
     check = _Check(queues, settings, least=half_offset, next_op=op_offset)
     check.read_ops()

@@ -1,12 +1,13 @@
-"""Transactional messages: the messages that the broker stores when one is prepared, committed and rolled back.
+"""Transactional messages: the messages that the broker stores when one is prepared, committed or rolled back.
 
 Broker source (4.9.3): broker.transaction.queue.TransactionalMessageBridge (parseHalfMessageInner, renewHalfMessageInner,
 renewImmunityHalfMessageInner, addRemoveTagInTransactionOp, makeOpMessageInner), DefaultTransactionalMessageCheckListener;
 EndTransactionProcessor (checkPrepareMessage, endMessageTransaction); SendMessageProcessor.asyncSendMessage.
 Rules: a prepared message is stored in the only queue of the half topic, with its own topic and queue as properties. A commit stores the
 message in its own topic. Commit and rollback then store an op message, with the half message's queue offset, in the op topic.
-Surprises: a committed message keeps the properties REAL_TOPIC, REAL_QID, TRAN_MSG and WAIT; no other message is stored with WAIT. A half
-message that is put back to be checked again loses its flag and its reconsumeTimes, so the committed message lacks them too.
+Surprises: a committed message keeps the properties REAL_TOPIC, REAL_QID, TRAN_MSG and WAIT; a message sent without a transaction is stored
+without WAIT. A half message that is put back to be checked again loses its flag and its reconsumeTimes, so the committed message lacks them
+too.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def reset_transaction_value(sys_flag: int, kind: int) -> int:
 
 
 def half_message(message: InnerMessage) -> InnerMessage:
-    """Return the half message that is stored for a message sent in a transaction, which `SendMessageProcessor.accept` returned."""
+    """Return the half message that is stored for a message sent in a transaction; `message` is from `SendMessageProcessor.accept`."""
     properties = {**message.properties, PROPERTY_REAL_TOPIC: message.topic, PROPERTY_REAL_QUEUE_ID: str(message.queue_id)}
     return replace(
         message,

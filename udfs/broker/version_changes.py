@@ -1,6 +1,6 @@
-"""What else differs between versions of the broker: settings that mean something else, and state that an older version loses.
+"""Other differences between versions of the broker: settings with another meaning, and state that an older version loses.
 
-Nothing here is simulated; `pullsim upgrade` tells it. Each fact names its places in the sources of both versions.
+Nothing here is simulated; `pullsim upgrade` reports it. Each fact names its places in the sources of both versions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ChangedMeaning:
         after: what holds from `since` on.
         source_before: class and method in earlier versions.
         source_after: class and method from `since` on.
-        matters: whether a broker behaves otherwise, by its brokerRole and the value that it gives the setting (None: its default).
+        matters: returns whether a broker behaves differently, from its brokerRole and its value of the setting (None: the default).
     """
 
     name: str
@@ -57,8 +57,8 @@ class LostState:
     source_after: str
 
 
-# Files and folders that a version makes beside those of the message store, by the first known version that does. A real 5.5.0 broker left
-# these on default settings, and 4.9.3 loaded its store without a change to any file: the live store of golden5, load-4.9.3.json.
+# Files and folders that a version makes beside those of the message store, by the first known version that makes them. A real 5.5.0 broker
+# left these on default settings, and 4.9.3 loaded its store without a change to any file: the live store of golden5, load-4.9.3.json.
 OWN_FILES: Final[Mapping[BrokerVersion, tuple[str, ...]]] = MappingProxyType(
     {
         _V5: (
