@@ -4,8 +4,8 @@ Broker source (4.9.3): ConsumerFilterManager (build, register, unRegister, decod
 Rules: a newer version of a subscription replaces the registered one, an older version is ignored. bornTime is when the expression was
 first registered.
 Surprises: a new expression that does not compile removes the old one. The same version revives a subscription that died. After a load all
-consumers count as dead, since half a minute. If the bits of one consumer are of another bloom filter, nothing is loaded. An expression
-that does not compile when it is loaded stays registered, and every message matches it.
+consumers count as dead; a live one counts as dead since 30 s before the load. If the bits of one consumer are from another bloom filter,
+nothing is loaded. An expression that does not compile when it is loaded stays registered, and every message matches it.
 
 The filter data does not hold the compiled expression: `compiled` returns it.
 """
@@ -78,7 +78,7 @@ def build(
 
 @dataclass(slots=True)
 class ConsumerFilterManager:
-    """Filter data by topic and group, with bits of one bloom filter; a topic stays when its last group goes."""
+    """Filter data by topic and group, with bits of one bloom filter; a topic stays when its last group is removed by a heartbeat."""
 
     bloom_filter: BloomFilter
     filter_data_by_topic: dict[str, dict[str, ConsumerFilterData]] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class ConsumerFilterManager:
             self.filter_data_by_topic[topic][consumer_group] = replace(data, deadTime=now)
 
     def load(self, filters: ConsumerFilters, now: int) -> None:
-        """Replace the filter data by that of consumerFilter.json; keep it if the bits of one consumer are of another bloom filter."""
+        """Replace the filter data by that of consumerFilter.json, unless the bits of one consumer are from another bloom filter."""
         loaded: dict[str, dict[str, ConsumerFilterData]] = {}
         for by_topic in filters.filterDataByTopic:
             groups = loaded.setdefault(by_topic.topic, {})
@@ -152,7 +152,7 @@ class ConsumerFilterManager:
         self.filter_data_by_topic = loaded
 
     def clean(self, now: int, time_span: int) -> None:
-        """Remove filter data dead for `time_span` ms (filterDataCleanTimeSpan), as the broker does before it writes the file."""
+        """Remove filter data that is dead for `time_span` ms (filterDataCleanTimeSpan), as the broker does before it writes the file."""
         for topic, groups in list(self.filter_data_by_topic.items()):
             kept = {group: data for group, data in groups.items() if not is_dead(data) or now - data.deadTime < time_span}
             self.filter_data_by_topic[topic] = kept

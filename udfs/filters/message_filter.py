@@ -7,8 +7,8 @@ message's properties. If an expression has no filter data, every message matches
 Surprises: the bit map is tested only for messages stored after the subscription's bornTime. If its length differs, or the filter data has
 no valid bits, every entry passes that test. The type "" is TAG when entries are matched, but not when a subscription is built, which then
 matches no tag. With filterSupportRetry a message of a retry topic is tested by the group's expression for the message's original topic,
-dead or not. A message without the property for its original topic makes the broker throw. Later versions do so for SQL92 only:
-udfs/filters/retry_rules.py.
+dead or not. A message without the property for its original topic makes the broker throw. In later versions, both hold only if the
+subscription is not TAG: udfs/filters/retry_rules.py.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class ExpressionMessageFilter:
     def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: EntryUnit | None) -> bool:
         """Return whether an entry may match, by its tagsCode and its ext unit.
 
-        `tags_code` is None if the ext unit cannot be read; `ext_unit` is None then too, and if there is none.
+        Both are None if the ext unit cannot be read. `ext_unit` is also None if the entry has no ext unit.
         """
         if self.subscription is None or self.subscription.class_filter_mode:
             return True
@@ -148,12 +148,12 @@ class ExpressionMessageFilter:
         positions = data.bloomFilterData.bitPos or ()
         try:
             self.bloom_filter.hash_to(positions, BitsArray(self.bloom_filter.m))
-        except BloomFilterError:  # a file may hold any number; the broker throws, and takes that for a match
+        except BloomFilterError:  # a file may hold any number; the broker throws, and treats the entry as a match
             return ()
         return positions
 
     def are_matched_by_bit_maps(self, has_unit: NDArray[np.bool_], store_times: NDArray[np.int64], maps: BitMaps) -> NDArray[np.bool_]:
-        """Return `is_matched_by_consume_queue` for each entry, by its unit, if it has one that can be read; not for TAG subscriptions."""
+        """Return `is_matched_by_consume_queue` for each entry; `has_unit` is whether its unit can be read. Not for TAG subscriptions."""
         out = np.ones(len(has_unit), np.bool_)
         positions = () if self._passes_all else self._judging_bits()
         if positions and self.filter_data is not None:

@@ -25,7 +25,7 @@ __all__ = ["Compiled", "EvaluationError", "Sql92Error", "compile_expression", "m
 
 
 class EvaluationError(Exception):
-    """An expression whose evaluation throws in the broker, which is no match."""
+    """An expression whose evaluation throws in the broker; the message does not match."""
 
     def __init__(self, expression: str) -> None:
         super().__init__(expression)

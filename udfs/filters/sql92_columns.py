@@ -55,7 +55,10 @@ class Texts:
         return None if length < 0 else self.buffer[start : start + length].tobytes().decode("utf-8", "surrogatepass")
 
     def converted(self, row: int, number: int | float) -> v.Value:
-        """Return a text as the class of a number, THROWN if it is no such number; kept, as an expression may have thousands of numbers."""
+        """Return a text converted to the class of a number; THROWN if the text is no number of that class.
+
+        The result is kept, because an expression may compare one property with thousands of numbers.
+        """
         key = row, type(number)
         if key not in self._converted:
             self._converted[key] = v.converted(self[row], number)
@@ -100,7 +103,7 @@ def columns_of_records(buffer: Bytes, properties: Slices, names: Iterable[str]) 
 
 
 def _joined(texts: Iterable[bytes]) -> tuple[Bytes, NDArray[np.int64]]:
-    """Return texts one after the other, and the end of each, after a 0."""
+    """Return texts one after the other, and their bounds: 0, then the end of each text."""
     encoded = list(texts)
     return np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([0, *map(len, encoded)], dtype=np.int64)
 
@@ -156,11 +159,11 @@ def _two_properties(symbol: str, left: Texts, right: Texts) -> Codes:
 
 
 _LIKE_CODES: Final = tuple(v.value_of(code) for code in v.CODES)
-_LIKE_TEXTS: Final = (v.Thrown.THROWN, None, "", "true")  # the codes that are_true gives
+_LIKE_TEXTS: Final = (v.Thrown.THROWN, None, "", "true")  # a value for each code that are_true gives
 
 
 def _looked_up(symbol: str, left: Side, right: Side, count: int) -> Codes:
-    """Return the codes of a comparison in which only it matters whether a text is "true"."""
+    """Return the codes of a comparison that depends on a text only by whether it is "true"."""
     sides: list[Codes] = []
     values: list[tuple[v.Value, ...]] = []
     for side in (left, right):

@@ -121,7 +121,7 @@ def nested(operand: Operand, cost: int) -> Operand:
 
 
 def _computed(operands: Sequence[Operand], *instructions: Instruction, boolean: bool = True) -> Operand:
-    """Return the operand of the operands' code followed by the instructions; it throws if the broker's stack would overflow."""
+    """Return an operand with the operands' code, then the instructions; it evaluates to a throw if the broker's stack would overflow."""
     code = operands[0].code
     for operand in operands[1:]:
         code.extend(operand.code)

@@ -187,7 +187,7 @@ def find_texts(buffer, starts, lengths, values, value_ends, found, other, absent
 
 @compiled
 def _borders(part):  # type: ignore[no-untyped-def]
-    """Return for each n the length of the longest start of `part[:n]` that is its end too, and shorter than it."""
+    """Return for each n the length of the longest proper prefix of `part[:n]` that is also a suffix of it."""
     borders = np.zeros(len(part) + 1, np.int64)
     same = np.int64(0)
     for at in range(1, len(part)):
@@ -200,9 +200,9 @@ def _borders(part):  # type: ignore[no-untyped-def]
 
 @compiled
 def find_part(buffer, starts, lengths, part, at_start, at_end, found, other, out):  # type: ignore[no-untyped-def]
-    """Write whether each text that is there has `part` in it: at its start, at its end, or anywhere. Other elements of `out` stay.
+    """Write whether each text has `part` in it: at its start, at its end, or anywhere. Elements of missing texts stay unchanged.
 
-    `part` has a byte or more. The time is in proportion to the texts, however alike they and `part` are (Knuth, Morris and Pratt).
+    `part` has a byte or more. The time is proportional to the length of the texts, even if they repeat `part` (Knuth, Morris and Pratt).
     """
     size = len(part)
     borders = _borders(part)
@@ -274,7 +274,7 @@ def _name_at(buffer, at, last, names, name_ends):  # type: ignore[no-untyped-def
 
 @compiled
 def pick_properties(buffer, starts, lengths, names, name_ends, value_starts, value_lengths):  # type: ignore[no-untyped-def]
-    """Write where the values of `names` are in stored properties, a row for each name, as MessageDecoder.string2messageProperties does."""
+    """Write start and length of the value of each name (a row) in each message's properties: MessageDecoder.string2messageProperties."""
     for i in range(len(starts)):
         value_lengths[:, i] = -1
         at, last = starts[i], starts[i] + lengths[i]

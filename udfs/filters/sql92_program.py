@@ -90,7 +90,7 @@ class Logic:
 
 
 Instruction: TypeAlias = Push | Cast | In | Part | Compare | Logic
-# of the operators that take one code
+# the functions of the operators that take one code
 ONE_CODE: Final = {"NOT": negation, "MINUS": no_number, "NO_TEXT": no_text}
 
 

@@ -158,10 +158,10 @@ def negation(code: int) -> int:
 
 
 def no_text(code: int) -> int:
-    """Return the code of a text operator on a value that is no text: false, or thrown if the value is."""
+    """Return the code of a text operator on a value that is no text: false, or thrown if the value is thrown."""
     return ERROR if code == ERROR else FALSE
 
 
 def no_number(code: int) -> int:
-    """Return the code of a minus sign before a value that is not a number: null, or thrown if the value is."""
+    """Return the code of a minus sign before a value that is not a number: null, or thrown if the value is thrown."""
     return ERROR if code == ERROR else NULL

@@ -3,7 +3,7 @@
 Broker source (4.9.3): MessageExtBrokerInner.tagsString2tagsCode, FilterAPI.buildSubscriptionData,
 ExpressionMessageFilter.isMatchedByConsumeQueue. java.lang.String: hashCode, split, trim.
 Rule: the broker compares hash codes only, as ints, so "Aa" gets the messages of "BB" too (the client drops them).
-Surprises: the hash is over UTF-16 units. trim() takes off the characters up to U+0020 and no other blanks, so a
+Surprises: the hash is over UTF-16 units. trim() removes the characters up to U+0020 and no other blanks, so a
 no-break space belongs to the tag. " || " is a subscription to nothing, "||" is an error, "* " is the tag "*". An entry
 whose ext unit cannot be read has no tagsCode and matches every subscription.
 """
