@@ -37,7 +37,7 @@ class AllocateMessageQueueStrategy(Protocol):
         """Name of the strategy in logs and in recorded answers."""
 
     def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue] | None:
-        """Return the queues of the client `current_cid`; topics' queues and group's clients are in the order that all clients use.
+        """Return the queues of the client `current_cid`; `mq_all` and `cid_all` are sorted, in the same way by all clients.
 
         Raises:
             ThrownError: an argument is None or empty; the rebalance then changes nothing.
@@ -50,7 +50,7 @@ class _OfPosition(ABC):
     __slots__ = ()
 
     def allocate(self, current_cid: str | None, mq_all: Queues | None, cid_all: Sequence[str] | None) -> list[MessageQueue]:
-        """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`; none if it is not in its list."""
+        """Return the queues of the client `current_cid`, as `AllocateMessageQueueStrategy.allocate`; none if `cid_all` does not have it."""
         if not current_cid or not mq_all or not cid_all:
             raise ThrownError(ILLEGAL_ARGUMENT)
         return self._share(mq_all, cid_all, cid_all.index(current_cid)) if current_cid in cid_all else []
@@ -109,7 +109,7 @@ def _room_of_name(broker_name: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class AllocateMessageQueueByMachineRoom(_OfPosition):
-    """Even shares of the queues in the machine rooms that the group consumes: blocks of neighbours, and the rest one queue each."""
+    """Even shares of the queues in the rooms `consumeridcs`: neighbouring queues for each client; the first clients get one of the rest."""
 
     name: ClassVar[str] = "MACHINE_ROOM"
     consumeridcs: frozenset[str] | None = None

@@ -32,7 +32,7 @@ class ConsistentHashRouter:
 
     def __init__(self, clients: Iterable[str], virtual_nodes: int) -> None:
         ring: dict[int, str] = {}
-        places: Counter[str] = Counter()  # places of each client that no later place replaced
+        places: Counter[str] = Counter()  # number of each client's places that no later place has replaced
         for client in clients:
             first = places[client]
             for replica in range(first, first + virtual_nodes):

@@ -31,7 +31,7 @@ def uncompress(body: bytes, bytes_max: int = BODY_BYTES_MAX, *, sys_flag: int = 
     Args:
         body: the body as stored.
         bytes_max: limit for the length of the result.
-        sys_flag: of the message; bits 8 to 10 name the type of the stream.
+        sys_flag: sysFlag of the message; bits 8 to 10 are the type of the stream.
 
     Returns:
         The bytes; None if the body is not a complete stream of that type, its type is unknown, or it expands to more than `bytes_max`.
@@ -56,7 +56,7 @@ def _inflated(body: bytes, bytes_max: int) -> bytes | None:
 
 
 def _by_arrow(body: bytes, kind: str, bytes_max: int) -> bytes | None:
-    import pyarrow as pa  # noqa: PLC0415 (who reads no such body needs no pyarrow)
+    import pyarrow as pa  # noqa: PLC0415 (only bodies of LZ4 and zstd need pyarrow)
 
     if not pa.Codec.is_available(kind):
         raise MissingCodecError(f"a body is compressed with {kind}: expected a pyarrow that reads it, found one without; reinstall pyarrow")

@@ -5,8 +5,9 @@ MixAll.compareAndIncreaseOnly; MQClientAPIImpl.queryConsumerOffset.
 Rules: the table is written to the store every five seconds, and the offset of a queue when the client gives the queue up. An offset that
 is read from the store goes into the table.
 Surprises: any answer of the broker without an offset, even an error, counts as no committed offset; a missing answer does not. A client
-without queues writes no offset, even if its table has some. Writing to the broker removes offsets from the table whose queues the client
-no longer has. The table of a broadcast client keeps all offsets, but each write replaces the file by the client's current queues only.
+without queues writes no offset, even if its table has some. Writing to the broker removes from the table the offsets of queues that
+the client no longer has. The table of a broadcast client keeps all offsets, but each write replaces the file by the client's current queues
+only.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ class RemoteBrokerOffsetStore(_OffsetTable):
     def read_from_store(self, queue: MessageQueue, answer: int) -> int:
         """Put the broker's answer to QUERY_CONSUMER_OFFSET into the table, and return it.
 
-        The answer is NOT_FOUND if the code is not SUCCESS, FAILED if there is none.
+        `answer` is NOT_FOUND if the code is not SUCCESS, FAILED if the broker did not answer.
         """
         if answer not in (NOT_FOUND, FAILED):
             self.update_offset(queue, answer, increase_only=False)
         return answer
 
     def persist_all(self, queues: Collection[MessageQueue]) -> dict[MessageQueue, int]:
-        """Return the offsets to commit, each with its own UPDATE_CONSUMER_OFFSET; remove queues from the table that are not in `queues`."""
+        """Return the offsets to commit, each with its own UPDATE_CONSUMER_OFFSET; remove all queues but `queues` from the table."""
         if not queues:
             return {}
         self.offset_table = {queue: offset for queue, offset in self.offset_table.items() if queue in queues}
@@ -84,7 +85,7 @@ class LocalFileOffsetStore(_OffsetTable):
         return offset
 
     def persist_all(self, queues: Iterable[MessageQueue]) -> Mapping[MessageQueue, int]:
-        """Rewrite the file with the offsets of these queues only, and return them."""
+        """Rewrite the file with the offsets of these queues only, unless there are none; return the file's offsets."""
         if kept := set(queues):
             self.file = {queue: offset for queue, offset in self.offset_table.items() if queue in kept}
         return self.file

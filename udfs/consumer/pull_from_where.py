@@ -4,7 +4,7 @@ Broker source (4.9.3): client.impl.consumer.RebalancePushImpl.computePullFromWhe
 Rule: the group's committed offset; if there is none, ConsumeFromWhere decides.
 Surprises: in a retry topic a consumer with CONSUME_FROM_LAST_OFFSET begins at 0, and one with CONSUME_FROM_TIMESTAMP at the end. The broker
 may answer 0 for a group that never committed. The client takes that as committed, so a consumer with CONSUME_FROM_LAST_OFFSET then begins
-at the first message. If the broker does not answer, the client queries it again at the next rebalance.
+at the first message. If the broker does not answer, the client repeats the query at the next rebalance.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Broker source (4.9.3): client.impl.consumer.DefaultMQPushConsumerImpl (pullMessa
 PullSysFlag.buildSysFlag and clearCommitOffsetFlag.
 Rules: a queue has at most one pull in progress, and the next pull follows each answer. A client that holds too many messages of a queue
 sends no pull and tests again 50 ms later.
-Surprises: a pull is stopped only above a limit: by 1001 messages, 101 MiB or a span of 2001. The last pull may have gone above it by
-all its messages. Orderly consumers have no limit of the span. One that has just locked its queue begins at the group's committed
-offset, and at -1 if the broker does not answer the query for it. If the client holds no message of the queue, NO_NEW_MSG and
+Surprises: a pull is stopped only above a limit: by 1001 messages, 101 MiB or a span of 2001. The last pull may have exceeded the limit by
+all its messages. Orderly consumers have no limit of the span. An orderly consumer that has just locked its queue begins at the group's
+committed offset, and at -1 if the broker does not answer the query for it. If the client holds no message of the queue, NO_NEW_MSG and
 NO_MATCHED_MSG note nextBeginOffset as consumed. After PULL_OFFSET_MOVED the client gives the queue up: it commits the offset ten
 seconds later, and the next rebalance takes the queue again.
 """
@@ -97,9 +97,9 @@ def _full(held: ProcessQueue, consumer: PushConsumer, *, orderly: bool) -> Pull 
 def fix_offset(request: PullRequest, offset: int | None) -> None:
     """Set the pull's offset to the group's committed offset, after FIX_OFFSET.
 
-    `offset` is the result of `compute_pull_from_where`; for a query, the broker's answer to it. None, when the committed offset could not
-    be read, begins at -1. If the broker does not answer the query, do not call this function; try the pull again after
-    pull_time_delay_mills_when_exception.
+    `offset` is the result of `compute_pull_from_where`; for a query, the broker's answer to it. If it is None, because the committed
+    offset could not be read, the pull begins at -1. If the broker does not answer the query, do not call this function; try the pull again
+    after pull_time_delay_mills_when_exception.
     """
     request.previously_locked = True
     request.next_offset = -1 if offset is None else offset

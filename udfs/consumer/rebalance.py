@@ -95,7 +95,7 @@ def truncate(table: ProcessQueueTable, topics: Collection[str | None]) -> list[M
 def locked_all(table: ProcessQueueTable, asked: Iterable[MessageQueue], held: Collection[MessageQueue], now: int) -> None:
     """Update the queues by a broker's answer to a request that locks all its queues; do not call it without an answer.
 
-    `held` are the queues of the answer: those that the client holds the lock of.
+    `held` are the queues in the answer: the client holds their locks.
     """
     locked_one(table, held, now)
     for queue in asked:

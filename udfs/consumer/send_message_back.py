@@ -6,7 +6,7 @@ Rules: the client sends the consumed message with its original topic as a proper
 header of the request has reconsumeTimes and maxReconsumeTimes.
 Surprises: properties that the client added to the message are stored with it: minOffset and maxOffset of its queue, and the time of
 consumption. ORIGIN_MESSAGE_ID is set on a map that is then replaced, so the message has it only if the broker wrote it before. An orderly
-message that was tried too often goes to the dead letters by its reconsumeTimes, after its delay.
+message that was tried too often goes to the dead letters after its delay, because of its reconsumeTimes.
 No command calls this module: in a simulation the broker takes every message back. Tests compare it with recorded results.
 """
 
