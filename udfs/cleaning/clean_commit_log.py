@@ -133,7 +133,7 @@ def space_to_delete(percent: int, settings: CleanSettings) -> Space:
 
 
 def deleted_by_time(modified: Sequence[int], now: int, settings: CleanSettings, *, clean_at_once: bool) -> int:
-    """Return how many files, from the oldest on, a pass at `now` (ms) deletes at a time at which it may delete.
+    """Return how many files, from the oldest on, a pass deletes if `now` (ms) is a time at which it may delete.
 
     `modified` are the times of the files' last writes, ms, the oldest file first; with `clean_at_once` a file's age does not count.
     """

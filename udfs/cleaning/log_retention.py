@@ -68,7 +68,7 @@ class Outlook:
 
 
 def aged_from(files: Sequence[LogFile], outlook: Outlook) -> dict[int, int | None]:
-    """Return first offset -> when the file begins to age, ms, not before an older file does; None for a last file that never fills."""
+    """Return when each file begins to age, ms, by first offset; never before an older file, None for a last file that never fills."""
     begins = [file.modified for file in files[:-1]]
     last = None if outlook.fills_at is None else max([outlook.fills_at, outlook.since, *begins])
     return dict(zip((file.from_offset for file in files), [*accumulate(begins, max), *[last] * bool(files)], strict=True))
@@ -77,7 +77,7 @@ def aged_from(files: Sequence[LogFile], outlook: Outlook) -> dict[int, int | Non
 def file_deletions(files: Sequence[LogFile], outlook: Outlook) -> list[Deletion]:
     """Return the deletions of the files, the oldest first; the last files, which are not deleted, have none.
 
-    The log grows at a constant rate until the disk is used above the warning level, from which on the broker refuses messages.
+    The log grows at a constant rate until the disk is used above the warning level. Above it the broker refuses messages.
     """
     passes = _Passes(files, outlook)
     found: list[Deletion] = []
