@@ -1,8 +1,8 @@
 """The messages of each queue: when they arrive, how large they are, whether they match the group's filter.
 
 Not the broker's own code.
-Rules: messages of a rate are not stored. The number of messages in each time bucket is drawn once (Poisson, by `arrival_counts`), and a
-message's time within the bucket follows from its offset alone. Recorded messages are rows of arrays. Messages of the retry topic are
+Rules: messages that come at a rate have no rows. The number of messages in each time bucket is drawn once (Poisson, by `arrival_counts`),
+and a message's time within the bucket follows from its offset alone. Recorded messages are rows of arrays. Messages of the retry topic are
 created by the simulation.
 Messages with a delay level arrive when the broker delivers their level. All have one level, so they keep their order.
 Surprise: a bucket is divided into equal intervals, one for each message; each message comes at a random time within its interval.
@@ -35,7 +35,7 @@ def _row(w, queue, offset):  # type: ignore[no-untyped-def]
 
 @bare
 def arrival_time(w, queue, offset):  # type: ignore[no-untyped-def]
-    """Return when a message is stored, microseconds; BEFORE if it is of the backlog, NEVER if the queue gets no such offset."""
+    """Return when a message is stored, microseconds; BEFORE if it is of the backlog, NEVER if the queue has no message at this offset."""
     if queue >= w.cfg[at.QUEUES]:
         if offset >= w.queues[queue, at.END]:
             return np.int64(NEVER)
@@ -62,7 +62,7 @@ def arrival_time(w, queue, offset):  # type: ignore[no-untyped-def]
 
 @bare
 def matches(w, queue, offset):  # type: ignore[no-untyped-def]
-    """Return the flags MATCHES_AT_BROKER and MATCHES_AT_CLIENT of a message, added."""
+    """Return the flags of a message: the sum of MATCHES_AT_BROKER and MATCHES_AT_CLIENT, each if it holds."""
     if queue >= w.cfg[at.QUEUES]:
         return np.int64(ALL_MATCH)
     if w.flags.shape[0] > 0:

@@ -37,8 +37,8 @@ def _place(w, slot, place, ahead):  # type: ignore[no-untyped-def]
 def note_started(w, row, offset):  # type: ignore[no-untyped-def]
     """Record that a listener gets a message; count a duplicate if a listener of the group (when broadcasting: of the client) had it before.
 
-    A client begins at the group's committed offset and passes messages in order, so every message up to the greatest one was passed. Only
-    if the group never committed, two clients may begin at different offsets. The messages of the one with the lower offset then count as
+    A client begins at the group's committed offset and passes messages in order, so every message up to the greatest one was passed. But if
+    the group never committed, two clients may begin at different offsets. The messages of the client with the lower offset then count as
     duplicates, although no client had them before.
     """
     w.counters[at.DELIVERED] += 1

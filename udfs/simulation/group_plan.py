@@ -158,9 +158,9 @@ class GroupPlan:
 
     Attributes:
         queues: queues of the topic; those of one broker are neighbours.
-        committed: the group's committed offset of each queue, -1 for none; in a broadcasting group that in each client's file.
+        committed: the group's committed offset of each queue, -1 for none; in a broadcasting group, the offset in each client's file.
         min_offsets: minOffset of each queue; an empty tuple means 0 for all.
-        transactions: transactions of the producers, None if messages are sent without; `simulate` runs them before the group starts.
+        transactions: transactions of the producers, None if messages are sent without them; `simulate` runs them before the group starts.
         orderly: whether the group's listener is an orderly one.
         until: when the simulation is stopped.
         sample: interval between two samples of lag.

@@ -5,10 +5,10 @@ unregisterConsumer, doChannelCloseEvent), DefaultConsumerIdsChangeListener, Clie
 IdleStateHandler; the rules of rebalancing are those of `udfs.consumer.rebalance`.
 Rules: a client rebalances when it starts, when the broker notifies it that the group's clients have changed, and 20 s after the last
 rebalance. A rebalance without a change has no effect, so only rebalances that may find a change are simulated.
-Surprises: a client that starts takes its queues at once and pulls from the group's committed offset, while the former client still
+Surprises: a client that starts takes its queues at once and pulls from the group's committed offset, while the previous client still
 consumes messages after that offset: they are delivered twice. A client that begins below a queue's minOffset gets PULL_OFFSET_MOVED, gives
 the queue up for ten seconds, and takes it again at its next rebalance. A client that shuts down commits its offsets, and loses the batches
-in progress. The broker notices at once that a process has died; that a machine has died, when its connection was idle for two minutes.
+in progress. The broker notices a dead process at once, a dead machine only when its connection was idle for two minutes.
 """
 
 from __future__ import annotations
@@ -361,5 +361,5 @@ class GroupRun:
         elif begin is OffsetQuestion.SEARCH_BY_TIMESTAMP:
             since = default_consume_timestamp(client.plan.joins // MS) * MS
             found = self.engine.end_offset(number, since - 1 + self.plan.broker.dispatch)
-            begin = min(found, max(self.engine.end_offset(number, now) - 1, 0))  # after the end the broker answers the last message
+            begin = min(found, max(self.engine.end_offset(number, now) - 1, 0))  # for a later time the broker answers the last message
         return begin, told

@@ -1,7 +1,7 @@
 """Run a simulation, and return the figures by which variants are compared.
 
-Not the broker's own. A group has caught up when no message of the topic waits longer than CAUGHT_UP. Lag is sampled at intervals, so a
-time of catching up is that of the next sample.
+Not the broker's own. A group has caught up when no message of the topic waits longer than CAUGHT_UP. Lag is sampled at intervals, so
+`caught_up_at` is the time of a sample.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COUNTED: Final = {
 class ClientWork:
     """The work of one client: batches passed to its listener, and messages that it consumed with success.
 
-    `alive` is whether it was running at the end, `worked` how many microseconds its listener's threads were busy, added.
+    `alive` is whether it was running at the end, `worked` the sum of microseconds in which its listener's threads were busy.
     """
 
     client_id: str
