@@ -22,7 +22,7 @@ from udfs.sql_statements import SQL_FUNCTIONS, sql_statements
 
 
 def _whole_array(values: Any, dtype: type[np.generic]) -> NDArray[Any] | None:
-    """Return an ARRAY value of Arrow as a numpy array; None for NULL, or an array with a NULL in it."""
+    """Return an ARRAY value of Arrow as a numpy array; None if it is NULL or has a NULL element."""
     if values is None or pd.isna(values).any():
         return None
     return np.asarray(values).astype(dtype)
@@ -83,7 +83,7 @@ PANDAS_UDFS: Final = {
 
 
 def function_names() -> frozenset[str]:
-    """Return the names of all functions, of those that SQL defines and of those in Python."""
+    """Return the names of all functions: those defined in SQL and those in Python."""
     return frozenset({*(function.name for function in SQL_FUNCTIONS), *PANDAS_UDFS})
 
 
@@ -93,7 +93,7 @@ def has_functions(spark: SparkSession) -> bool:
 
 
 def require_functions(spark: SparkSession) -> None:
-    """Define all functions for this session, unless it has them; a command's session has them only where something asks for them."""
+    """Define all functions for this session, unless it has them; the session of a command starts without them."""
     if not has_functions(spark):
         register(spark)
 

@@ -1,4 +1,4 @@
-"""The rules of the Python functions of SQL, on plain values: Spark's session and the embedded engine call the same.
+"""The SQL functions that are written in Python, on plain values. Spark and the embedded engine call the same ones.
 
 `sql_functions` makes pandas UDFs of them. This module needs no Spark.
 """
@@ -20,10 +20,10 @@ from udfs.pull import batch_caps
 
 
 def batch_cut(sizes: NDArray[Any] | None, in_disk: NDArray[np.bool_] | None, numbers: Sequence[int | None]) -> int | None:
-    """How many messages one pull takes (`batch_caps.batch_cut`).
+    """Return how many messages one pull takes (`batch_caps.batch_cut`).
 
     Args:
-        sizes: sizes of the messages in bytes; None for NULL, or an array with a NULL in it.
+        sizes: sizes of the messages in bytes; None if the array is NULL or has a NULL element.
         in_disk: whether each message counts as on disk; None likewise.
         numbers: maxMsgNums, then the caps in the order of `batch_caps.batch_cut`.
 
@@ -37,7 +37,9 @@ def batch_cut(sizes: NDArray[Any] | None, in_disk: NDArray[np.bool_] | None, num
 
 
 def sql92_codes(expression: str, maps: Sequence[Mapping[str, str] | None]) -> NDArray[np.int8]:
-    """What an SQL92 expression gives for each message: TRUE, FALSE or NULL of `sql92_values`; NULL where it does not compile.
+    """Return the value of an SQL92 expression for each message: TRUE, FALSE, NULL or ERROR of `sql92_values`.
+
+    Every value is NULL if the expression does not compile.
 
     Args:
         expression: text of the filter.
@@ -51,5 +53,5 @@ def sql92_codes(expression: str, maps: Sequence[Mapping[str, str] | None]) -> ND
 
 
 def uncompressed(body: bytes, sys_flag: Any) -> bytes | None:
-    """A body as consumers get it, uncompressed (`message_body.uncompress`) if `sys_flag` marks it compressed."""
+    """Return a body as consumers get it, uncompressed (`message_body.uncompress`) if `sys_flag` marks it compressed."""
     return uncompress(body, sys_flag=int(sys_flag)) if int(sys_flag) & COMPRESSED_FLAG else body

@@ -1,6 +1,6 @@
-"""All rules that differ between versions of the broker, by the name of the value that the code takes of each.
+"""All rules that differ between versions of the broker, by name.
 
-The rules stand in the rooms of their subjects. A comparison of two versions, and the page that lists the rules, take them from here.
+Each rule is defined in the room of its subject. The comparison of two versions, and the page that lists the rules, read them from here.
 """
 
 from __future__ import annotations
@@ -62,6 +62,6 @@ def rules_between(earlier: BrokerVersion, later: BrokerVersion) -> tuple[str, ..
 
 
 def said_of(name: str, versions: Iterable[BrokerVersion]) -> dict[str, dict[str, str]]:
-    """Return the meaning and the source of a rule in each version, by the version's name; empty if no rule has the name."""
+    """Return the meaning and the source of a rule in each version, by the version's name; empty if there is no rule `name`."""
     variants = {version.value: ALL_RULES[name].of(version) for version in versions if name in ALL_RULES}
     return {version: {"says": variant.meaning, "source": variant.source} for version, variant in variants.items()}
