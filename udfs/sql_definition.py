@@ -1,6 +1,6 @@
 """SqlFunction: the SQL form of a rule, defined in the module of the rule's Python form.
 
-Spark inlines such a function into the query, so it costs what the expression costs. Surprise: it cannot be called
+Spark inlines the function into the query, so a call costs what the expression costs. Surprise: it cannot be called
 inside the lambda of a higher-order function (UNSUPPORTED_FEATURE.LAMBDA_FUNCTION_WITH_SQL_UDF).
 """
 

@@ -3,8 +3,8 @@
 Broker source (4.9.3): ScheduleMessageService.parseDelayLevel and computeDeliverTimestamp; messageDelayLevel.
 Rule: level 1 is the first delay of the setting; the time of delivery becomes the tagsCode of the message's entry in the
 queue of its level in SCHEDULE_TOPIC_XXXX.
-Surprise: a message of a level that the table does not have is due a second after it was stored. computeDeliverTimestamp says so of a
-level above the last one too, but CommitLog replaces that level by the last one first.
+Surprise: a message of a level that the table does not have is due a second after it was stored. computeDeliverTimestamp returns this
+time for a level above the last one too, but CommitLog replaces that level by the last one first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The configurations of topics: those that a broker starts with, and when it creates one.
+"""The configurations of topics: the topics that a broker starts with, and when it creates another one.
 
 Broker source (4.9.3): TopicConfigManager (constructor, selectTopicConfig, createTopicInSendMessageMethod,
 createTopicInSendMessageBackMethod), PermName, TopicValidator.

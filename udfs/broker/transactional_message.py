@@ -1,4 +1,4 @@
-"""Transactional messages: the messages that the broker stores when one is prepared, committed or rolled back.
+"""Transactional messages: what the broker stores when a message is prepared, committed or rolled back.
 
 Broker source (4.9.3): broker.transaction.queue.TransactionalMessageBridge (parseHalfMessageInner, renewHalfMessageInner,
 renewImmunityHalfMessageInner, addRemoveTagInTransactionOp, makeOpMessageInner), DefaultTransactionalMessageCheckListener;

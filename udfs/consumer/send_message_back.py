@@ -1,4 +1,4 @@
-"""A message that a client itself sends to the retry topic, because the broker did not take it back or it was tried too often in order.
+"""A message that a client itself sends to the retry topic: the broker did not take it back, or an orderly consumer tried it too often.
 
 Broker source (4.9.3): DefaultMQPushConsumerImpl.sendMessageBack and resetRetryAndNamespace, ConsumeMessageOrderlyService.sendMessageBack;
 DefaultMQProducerImpl.sendKernelImpl, its part for retry topics.

@@ -33,7 +33,7 @@ def write_consumed(w, slot, entry, tries, started, result, now):  # type: ignore
 
 @inner
 def write_dead(w, queue, offset, tries, stored):  # type: ignore[no-untyped-def]
-    """Count a dead letter; if the plan has rows written, write its row of `dead` with the queue and offset where it was first sent."""
+    """Count a dead letter; if the plan `tells`, write its row of `dead` with the queue and offset where it was first sent."""
     if w.cfg[at.TELLS]:
         dead = w.dead[w.counters[at.DEAD_ROWS]]
         w.counters[at.DEAD_ROWS] += 1

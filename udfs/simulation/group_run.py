@@ -119,7 +119,7 @@ class GroupRun:
 
         Args:
             sample: called with the time of each sample of lag; if it returns True, the run ends.
-            tell: called with the rows of consumed messages, block by block, if the plan has them written.
+            tell: called with the rows of consumed messages, block by block, if the plan `tells`.
         """
         self._expect(0, Rare.SAMPLE, 0)
         while self._events:

@@ -38,7 +38,7 @@ def half_messages(plan: GroupPlan, transactions: Transactions) -> NDArray[np.int
     STORED is when the half message is stored (microseconds), BEFORE for a message of the backlog, which was committed earlier. QUEUE is the
     message's own queue, OFFSET its number there. FLAGS, RECORD and BODY are as in `Recorded`. KNOWN is when the producer knows the result
     of the local transaction, NEVER if it never does. IS_COMMITTED is whether the result is a commit, else it is a rollback. IS_TOLD is
-    whether the producer ends the half message by itself; if not, only after the broker's check asks it.
+    whether the producer ends the half message by itself; if not, it does so only after the broker's check asks it.
     """
     world = new_world(plan)
     rows = np.empty((int((world.queues[:, BACKLOG_END] + world.queues[:, COMING]).sum()), _COLUMNS), np.int64)

@@ -93,7 +93,7 @@ class Outcome:
 
 
 def simulate(plan: GroupPlan, tell: Callable[[WrittenRows], None] = lambda _: None) -> Outcome:
-    """Run a plan and return its outcome; `tell` is called with the rows of consumed messages if the plan has them written."""
+    """Run a plan and return its outcome; `tell` is called with the rows of consumed messages if the plan `tells`."""
     transactions = None
     if plan.transactions:
         messages, transactions = transacted(plan, plan.transactions)

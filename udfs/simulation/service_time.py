@@ -1,4 +1,4 @@
-"""Random durations: how long a listener takes for a message, and whether it fails; other durations too.
+"""How long a listener takes for a message, and whether it fails; other random durations.
 
 No code of the broker. In the client a message that takes longer than consumeTimeout (15 minutes) is sent to the retry topic while the
 listener still runs. This is not simulated, so no listener takes longer.
