@@ -38,7 +38,7 @@ class Contents:
         digests: SHA-256 of the batch's files, by their number in the batch.
         answered: number of requests to be answered.
         bad: number of lines or files that cannot be answered.
-        entries_a_file: entries of a queue file, with which the start segments of the requests were found.
+        entries_a_file: number of entries of a queue file; the start segments of the requests were found with it.
     """
 
     settings: Mapping[str | None, tuple[BrokerSettings, RequestProfile]]
@@ -63,7 +63,7 @@ def contents_of(rows: DataFrame, entries_a_file: int, settings_of: SettingsOf) -
 
 
 def contents_here(rows: pa.Table, entries_a_file: int, settings_of: SettingsOf) -> Contents:
-    """As `contents_of`, for rows on the driver without frames; the segments are not looked for."""
+    """As `contents_of`, for rows on the driver, without frames. It does not look for the segments that requests start in."""
     keyed = rows.select(["config", "source", "sourceDigest", "maxMsgNums"])
     keyed = keyed.append_column("bad", pc.is_valid(rows["error"])).append_column("file", pc.divide(rows["seq"], LINES_A_FILE))
     keyed = keyed.append_column("looks", pc.not_equal(rows["filterType"], "TAG"))
@@ -107,7 +107,7 @@ def file_number() -> Column:
 def _counted(rows: DataFrame, entries_a_file: int) -> tuple[list[dict[str, Any]], pa.Table | None]:
     """Counts of the rows by file, and the segments that requests start in, in the columns of `touched_segments`.
 
-    The segments are None where there are more than SOME_SEGMENTS.
+    The segments are None if there are more than SOME_SEGMENTS.
     """
     usable = F.col("error").isNull() & F.col("frame").isNull() & (F.col("queueOffset") >= 0)
     keyed = rows.withColumns(

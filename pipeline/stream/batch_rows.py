@@ -1,4 +1,4 @@
-"""The rows of a batch of a stream, as answers and as rows of bad_request: on Spark, or, where they are few, on the driver."""
+"""Make answers and rows of bad_request from the rows of a batch: on Spark or, if the rows are few, on the driver."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from pipeline.stream.stream_run import StreamRun
 
 # most rows of a batch that the driver answers: about 60 MB
 MOST_ROWS = 1 << 18
-# most characters of their filters and configurations
+# most characters of the filters and configurations of these rows
 _MOST_TEXTS = 1 << 26
 NO_TIMEOUT: Final = f"%s, line %s: expected {TIMEOUT_NEEDED}, found none"
 NO_TIME: Final = '%s, line %s: expected a "timestamp" in ms in the request, for --at request-time, found none'
@@ -66,7 +66,7 @@ class SparkRows:
         """As BatchRows says."""
         parts = []
         broker = self.run.opened(lake)
-        same_segments = broker_store(broker).entries_a_file == contents.entries_a_file  # no import in between
+        same_segments = broker_store(broker).entries_a_file == contents.entries_a_file  # False if an import in between changed it
         for config, (settings, found) in contents.settings.items():
             pull, profile = settings.pull_settings(), found if same_segments else replace(found, touched=None)
             requests = self.rows.where(F.col("error").isNull() & F.col("config").eqNullSafe(F.lit(config)))
@@ -125,9 +125,9 @@ class DriverRows:
 
     @classmethod
     def of(cls, run: StreamRun, batch: DataFrame) -> DriverRows | None:
-        """The rows of a batch without heartbeats; None where Spark has to answer: they are many, or frames are among them.
+        """The rows of a batch without heartbeats; None if Spark has to answer: they are many, or frames are among them.
 
-        If pulls are held, Spark keeps the batch: it is to be computed as a whole, since its tasks write the state of the stream.
+        If pulls are held, Spark keeps the batch and computes all of it, since its tasks write the state of the stream.
         """
         if run.hold and not _is_small(batch):
             return None
@@ -143,7 +143,7 @@ class DriverRows:
         """Check that the driver answers under the settings of the batch.
 
         Raises:
-            NoSessionError: only Spark does.
+            NoSessionError: only Spark can answer under these settings.
         """
         for settings, _ in contents.settings.values():
             require_driver_answers(ReplayOptions(at=self.run.at), settings.pull_settings())
@@ -183,21 +183,21 @@ class DriverRows:
 
 
 def _is_small(batch: DataFrame) -> bool:
-    """Whether the driver answers a batch that Spark keeps; in a batch with few new requests, many older ones may be released."""
+    """Whether a batch that Spark keeps is small enough for the driver; a batch with few new requests may release many older ones."""
     texts = [F.coalesce(F.length(name), F.lit(0)) for name in ("expression", "config")]
     found = batch.agg(F.count("*").alias("rows"), F.sum(texts[0] + texts[1]).alias("texts")).first()
     return found is not None and found["rows"] <= MOST_ROWS and (found["texts"] or 0) <= _MOST_TEXTS
 
 
 def _checked(rows: pa.Table, run: StreamRun) -> pa.Table:
-    """The rows, with an error where a request lacks a time that the run needs."""
+    """Add an error to each request that lacks a time which the run needs."""
     if run.at == "request-time":
         rows = _with_errors_where(rows, pc.is_null(rows["timestamp"]), NO_TIME)
     return _with_errors_where(rows, lacks_timeout_here(rows), NO_TIMEOUT) if run.hold else rows
 
 
 def _with_errors_where(rows: pa.Table, lacks: pa.ChunkedArray, error: str) -> pa.Table:
-    """The rows, with an error, of which `error` has the form, where a row that has none lacks something."""
+    """Add an error to the rows for which `lacks` is true, unless they have one. `error` is a format for the source and the line."""
     wrong = pc.and_(pc.is_null(rows["error"]), lacks).to_numpy()
     errors = rows["error"].to_pylist()
     for row in np.flatnonzero(wrong):

@@ -21,7 +21,7 @@ class StoppedError(Exception):
 
 @contextmanager
 def old_objects_kept() -> Iterator[None]:
-    """For the block, Python looks for objects to free only among new ones, so that batches hardly wait for it."""
+    """During the block, Python's garbage collector looks at new objects only, so that batches hardly wait for it."""
     gc.collect()
     gc.freeze()
     try:
@@ -38,7 +38,7 @@ class BatchWork:
         root: path of the lake.
         now: gives the wall-clock time.
         stop: once it is set, no further work is started.
-        failed: the error that ended the stream; None where there is none.
+        failed: the error that ended the stream; None if there is none.
         working: whether a batch is being processed.
     """
 
@@ -53,8 +53,8 @@ class BatchWork:
     def at_work(self) -> Iterator[None]:
         """Set `working` during the block, which processes a batch, and keep its error in `failed`.
 
-        At its end Python frees what the batch leaves. Frames of Spark refer to themselves, so that they go only then, and with them the
-        plans, snapshots of tables and broadcast rows that the JVM keeps for them. Python alone would wait until the JVM is full.
+        The end of the block collects garbage. Spark's DataFrames refer to themselves, so only the garbage collector frees them. The JVM
+        keeps their plans, snapshots of tables and broadcast rows until then. Python alone would wait until the JVM is full.
         """
         self.working = True
         try:

@@ -1,7 +1,7 @@
 """Answer, write and commit each batch of a stream exactly once, even after crashes.
 
 Rule: two streams that write to one lake write one after the other. A run that finds uncommitted writes of another run waits for their
-commit; if none comes within _PATIENCE, the other run is taken for dead. Its own uncommitted writes are from before a crash.
+commit; if none comes within _PATIENCE, the other run is taken for dead. A run's own uncommitted writes are from before its crash.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Batches(RunBatches):
         self._waiting = KeptPulls(self.run)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Answer and commit a batch; of a batch that was committed before a restart, only the requests without an answer."""
+        """Answer and commit a batch. If it was committed before a restart, answer only its requests without an answer."""
         with self.at_work():
             self.require_go_on()
             lake = self.newest_lake(batch.sparkSession)
@@ -97,10 +97,10 @@ class Batches(RunBatches):
         self._begun = len(of_run) > 0
 
     def _answer(self, lake: Lake, batch: DataFrame, number: int) -> None:
-        """Answer a batch and commit it, on the driver where it is small, and no new request of it may have an answer already."""
+        """Answer a batch and commit it; on the driver if it is small and none of its new requests can have an answer already."""
         started, again = self.now(), number <= self._last or self._goes_on
         is_small = not again and newest_bytes(self.requests) <= _SMALL_BYTES
-        # the tasks of a query that holds pulls write its state: they run once, and all of them
+        # the tasks of a query that holds pulls write its state, so each of them has to run, and only once
         with kept(batch) if self.run.hold else nullcontext(batch) as rows:
             if is_small and self._is_answered_here(lake, rows, started, number):
                 return
@@ -110,7 +110,7 @@ class Batches(RunBatches):
             self._waiting.forget()
 
     def _is_answered_here(self, lake: Lake, batch: DataFrame, started: dt.datetime, number: int) -> bool:
-        """Answer a batch on the driver and commit it; False where Spark has to answer it."""
+        """Answer a batch on the driver and commit it; False if Spark has to answer it."""
         small = DriverRows.of(self.run, batch)
         if small is None:
             return False
@@ -144,7 +144,7 @@ class Batches(RunBatches):
         self._commit(lake, SparkRows(self.run, rows), contents, started, number)
 
     def _commit(self, lake: Lake, rows: BatchRows, contents: Contents, started: dt.datetime, number: int) -> None:
-        """Write what the rows of a batch become, and commit it."""
+        """Write the answers and the bad rows of a batch, and commit them; without any, only count the batch."""
         if contents.answered or contents.bad:
             retry_on_conflict(lake, self.run.run_id, self._tables(contents), lambda: self._write(lake, rows, contents, started, number))
         self.count(number, contents.answered, contents.bad)
@@ -153,14 +153,14 @@ class Batches(RunBatches):
         """The rows without requests that the run has already answered, or written to bad_request."""
         mine = lake.table(t.PULL_RESPONSE).where(F.col("runId") == self.run.run_id)
         bad = self.run.opened(lake).table(BAD_REQUEST).select(_bad_id().alias("badId"))
-        # a request of a file with refused settings is a bad row without a position: both ids are those of the file then
+        # bad rows of a file with refused settings are requests, which have no position: the id of them all is that of the file
         rest = rows.withColumn("badId", _bad_id()).join(bad, "badId", "left_anti").drop("badId")
         return computed_once(rest.join(mine.select("requestId"), "requestId", "left_anti").select(*rows.columns))
 
     def _due_requests(self, lake: Lake, rows: DataFrame, contents: Contents, *, known: bool) -> DataFrame:
         """Drop requests that start to wait in this batch, and released ones that were answered; add wokenMillis to the rest.
 
-        If `known`, answered requests are not among the rows any more. If not, the store is unchanged since the checkpoint was begun: then a
+        If `known`, the rows have no answered requests any more. If not, the store is unchanged since the checkpoint was begun: then a
         released request that would not wait now did not wait before either, and has its answer.
         """
         # released requests have the seq of the batch in which they came, so all rows are numbered again

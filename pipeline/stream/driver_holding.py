@@ -1,6 +1,6 @@
-"""Few pulls of a stream that holds, on the driver: which of a batch are due, and which of those that Spark's state keeps wait at all.
+"""Long polling on the driver, for small batches: find which pulls of a batch are due, and which pulls in Spark's state wait at all.
 
-Spark's state keeps each pull that may wait, also one that was answered at once: it does not know what the store had. So a pull that the
+Spark's state does not know what the store has. So it keeps each pull that may wait, even one that was answered at once. A pull that the
 state releases is due only if it waited.
 """
 
@@ -26,7 +26,7 @@ from pipeline.stream.stream_run import StreamRun
 
 @dataclass(slots=True)
 class KeptPulls:
-    """Whether the pulls that Spark's state keeps wait, by requestId; of those that came in batches of the driver since the start."""
+    """Whether each pull in Spark's state waits, by requestId; only for pulls that came since Spark last answered a batch."""
 
     run: StreamRun
     _waits: dict[str, bool] = field(default_factory=dict)
@@ -37,10 +37,10 @@ class KeptPulls:
         Args:
             lake: the lake.
             rows: rows of STREAM_SCHEMA with `released` and `requestId`, without frames and heartbeats.
-            contents: of these rows.
+            contents: contents of these rows.
 
         Raises:
-            NoSessionError: only Spark answers them, or reads the tables.
+            NoSessionError: only Spark can answer the pulls or read the tables.
         """
         numbered = rows.set_column(rows.column_names.index("seq"), "seq", pa.array(np.arange(len(rows))))
         refused = pa.array(contents.refused, pa.string())
@@ -74,7 +74,7 @@ class KeptPulls:
         return DuePulls(with_woken(requests.filter(due), woken), fresh, gone)
 
     def _waited(self, lake: Lake, released: Sequence[str], known: Mapping[str, bool]) -> list[str]:
-        """Which of the released pulls waited, by their requestId: a pull that is not known did if it has no answer."""
+        """The requestIds of the released pulls that waited. A pull that is not in `known` waited if it has no answer."""
         unknown = [one for one in released if one not in known]
         answered = set[str]()
         if unknown:
@@ -85,12 +85,12 @@ class KeptPulls:
 
 @dataclass(frozen=True, slots=True)
 class DuePulls:
-    """What of a batch is due.
+    """The pulls of a batch that are due, and how the batch changes Spark's state.
 
     Attributes:
-        rows: the due rows, with `wokenMillis`: NULL for those that did not wait.
+        rows: the due rows, with `wokenMillis`, which is NULL for pulls that did not wait.
         waits: for each pull that Spark's state keeps from this batch on, by requestId: whether it waits.
-        released: the requestIds of the pulls that it no longer keeps.
+        released: the requestIds of the pulls that Spark's state no longer keeps.
     """
 
     rows: pa.Table
@@ -98,5 +98,5 @@ class DuePulls:
     released: Sequence[str]
 
     def with_more(self, other: DuePulls) -> DuePulls:
-        """What is due of both."""
+        """The due pulls of this value and of `other`."""
         return DuePulls(pa.concat_tables([self.rows, other.rows]), {**self.waits, **other.waits}, [*self.released, *other.released])

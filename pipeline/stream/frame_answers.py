@@ -1,4 +1,4 @@
-"""Answers the pulls of frames in request files, as captured pulls are answered."""
+"""Answers the pulls of frames in request files in the same way as captured pulls."""
 
 from __future__ import annotations
 

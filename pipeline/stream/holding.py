@@ -5,7 +5,7 @@ Rule: the current time is the latest timestamp of all requests and heartbeats so
 message, a sweep or its timeout wakes it, as in a replay; then it is released once. The batch that answers the pull decides whether it
 waited at all, and what it gets.
 Surprise: the state sees the time of the previous batch. So Spark runs one more batch, without requests, after the time has advanced.
-Surprise: of a query with transformWithState, each task of each batch would leave an open socket (SPARK-58932, not mended in 4.2.0).
+Surprise: with transformWithState, each task of each batch would leave a socket open (SPARK-58932, not fixed in 4.2.0).
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ KEPT: Final = {
     "config": "STRING",
 }
 KEPT_SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in KEPT.items())
-# the pulls of so many lines of a file are kept together, whatever their queues: half a MB without long filters and configurations
+# number of lines of a file whose pulls are kept together, whatever their queues: half a MB without long filters and configurations
 _LINES_TOGETHER = 1 << 10
-# the pulls that are kept together: a JSON object with the moment, ms, by pull; Spark 4.2.0 does not read the type of an array here
+# pulls that are kept together: a JSON object from each pull to the ms when it is woken; Spark 4.2.0 does not read an array type here
 _STATE = "kept STRING"
 # the greatest time in ms that Spark can represent as a timestamp
 _CLOCK_MAX = 253_402_300_799_999
-# by this Spark knows a column that has a watermark
+# metadata by which Spark recognizes a column with a watermark
 _WATERMARK = {"spark.watermarkDelayMs": 0}
 
 
 def with_released(requests: DataFrame, broker: OpenedBroker, settings: BrokerSettings) -> DataFrame:
-    """A stream of new requests and of kept requests that are woken; the column `released` is true for the latter.
+    """A stream of new requests and of kept requests that are woken; the column `released` is true for the woken ones.
 
     Args:
         requests: rows of STREAM_SCHEMA of request_stream.
         broker: the broker whose store is read.
-        settings: of the broker.
+        settings: settings of the broker.
     """
     clock = F.timestamp_millis(F.least(F.greatest("timestamp", F.lit(0)), F.lit(_CLOCK_MAX)))
     timed = requests.withColumn("clock", clock).withWatermark("clock", "0 seconds").drop("clock")
     waiting = timed.where(F.col("error").isNull() & F.col("timestamp").isNotNull() & may_wait() & ~lacks_timeout())
     kept = waiting.select(*KEPT)
-    # filters that look into messages are not evaluated here: the sweep after a message wakes such a pull early enough
+    # filters that look into messages are not evaluated here: the sweep after a message wakes a pull with one early enough
     wakes = with_wakes(broker, kept, settings=settings.pull_settings(), polling=Polling.of(settings), into_messages=False)
     together = wakes.select("sourceDigest", _block(), "wakes", _as_text(), _no_clock())
     grouped = together.groupBy("sourceDigest", "block")
@@ -86,15 +86,15 @@ def _as_text() -> Column:
 
 
 def _no_clock() -> Column:
-    """A time for which Spark lets the state see the watermark; as it is NULL, Spark takes no pull for late, and drops none."""
+    """A NULL time with a watermark. Only with such a column can the state see the watermark; as it is NULL, Spark drops no pull as late."""
     return F.lit(None).cast("TIMESTAMP").alias("clock", metadata=_WATERMARK)
 
 
 def hold(_key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """Keep new pulls, and release those that are woken by now, or never.
+    """Keep new pulls, and release the pulls that are woken by now and those that nothing will wake.
 
     Args:
-        frames: rows of `wakes`, ms, and `pull`; one or more for each new pull, of which the least moment counts.
+        frames: rows of `wakes`, ms, and `pull`; one or more for each new pull, of which the least `wakes` counts.
         state: the kept pulls, as _STATE says; its time is the clock of the stream.
 
     Yields:
@@ -110,7 +110,7 @@ def hold(_key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupStat
     kept = {pull: wakes for pull, wakes in moments.items() if now < wakes < NEVER}
     if kept:
         state.update((json.dumps(kept),))
-        state.setTimeoutTimestamp(max(min(kept.values()) - 1, 1))  # it times out when the clock is behind this time
+        state.setTimeoutTimestamp(max(min(kept.values()) - 1, 1))  # it times out once the clock is later than this time
     elif state.exists:
         state.remove()
     yield pd.DataFrame({"pull": [pull for pull in moments if pull not in kept]}, dtype=object)

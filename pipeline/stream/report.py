@@ -34,11 +34,11 @@ class StreamReport:
     Attributes:
         state: state of the stream.
         lag: consumer lag of the groups of the stream's broker.
-        log: a request log that no other object uses, read up to the last reported batch; None where the stream reads no folder.
+        log: a request log that no other object uses, read up to the last reported batch; None if the stream reads no folder.
         counts: answered requests and bad rows of each batch by number; the counts of a reported batch are removed.
         progress: called with a line for each batch.
         now: gives the wall-clock time.
-        publish: publishes the metrics; an error after the first time ends no stream. None where no metrics are wanted.
+        publish: publishes the metrics; after the first time, an error does not end the stream. None if no metrics are wanted.
         listener: receives the events of the query.
     """
 
@@ -127,7 +127,7 @@ class StreamReport:
             self.progress(f"{what} cannot be told: {error}")
 
     def _look_at_lag(self) -> bool:
-        """Whether the consumer lag was computed again; False where no metrics are wanted."""
+        """Whether the consumer lag was computed again; False if no metrics are wanted."""
         try:
             return self.publish is not None and self.lag.look()
         except LagWatchError as error:

@@ -43,10 +43,10 @@ class PlannedFile:
 
     Attributes:
         file: path, length and time when the file was read.
-        sha256: digest of the content; empty where it cannot be read.
-        config: settings in the file's header, as JSON; None where there are none.
-        chunks: ranges of lines; empty where the content was read before.
-        problem: why the file cannot be read; None where it can.
+        sha256: digest of the content; empty if it cannot be read.
+        config: settings in the file's header, as JSON; None if there are none.
+        chunks: ranges of lines; empty if the content was read before.
+        problem: why the file cannot be read; None if it can.
     """
 
     file: FoundFile
@@ -99,7 +99,7 @@ class RequestLog:
     """The request log in `folder`, which is part of a stream's checkpoint."""
 
     def __init__(self, folder: str, answered: int = 0) -> None:
-        """Open the log; the contents of the entries up to `answered` have their answers, also if a batch of them is read again."""
+        """Open the log. The requests of the entries up to `answered` have their answers, even if Spark reads these batches again."""
         self._answered = answered
         self._filesystem, self._folder = filesystem_of(folder)
         self._filesystem.create_dir(self._folder, recursive=True)
@@ -166,14 +166,14 @@ class RequestLog:
             self._seen.contents -= {planned.sha256 for planned in entry if planned.chunks}
         again = []
         for planned, now in zip(entry, found, strict=True):
-            same = planned if is_answered and now == planned.file else None  # its pulls may wait: they are given again
+            same = planned if is_answered and now == planned.file else None  # its pulls may wait: Spark reads them again
             again.append(same or (self._planned(now) if now else None) or _gone(planned))
             self._seen.add(again[-1])
         self._write(f"{number:020d}.json", [asdict(planned) for planned in again])
         return again
 
     def _planned(self, file: FoundFile) -> PlannedFile | None:
-        """A file with its digest and ranges of lines; None where the file does not exist any more."""
+        """A file with its digest and ranges of lines; None if the file does not exist any more."""
         try:
             require_inside(file.path)
             read = scan_lines(file.path)
@@ -201,7 +201,7 @@ class RequestLog:
 
 
 def newest_bytes(folder: str) -> int:
-    """About the bytes of the requests, as lines, of the newest batch in the request log in `folder`; 0 where it has none."""
+    """About how many bytes the requests of the newest batch in the log in `folder` have as lines; 0 if the log has no batch."""
     filesystem, inside = filesystem_of(folder)
     numbers = numbered_files(filesystem, inside, ".json")
     entry = read_json(filesystem, f"{inside}/{max(numbers):020d}.json") if numbers else []
@@ -209,10 +209,10 @@ def newest_bytes(folder: str) -> int:
 
 
 def require_inside(path: str) -> None:
-    """Check that a file of the folder is no link to a file elsewhere, whose content would come into the lake.
+    """Check that a file of the folder is no link to a file elsewhere: the content of that file would come into the lake.
 
     Raises:
-        RequestError: it is one.
+        RequestError: the file is such a link.
     """
     if is_uri(path) or not os.path.islink(path):
         return
@@ -222,7 +222,7 @@ def require_inside(path: str) -> None:
 
 
 def found_file(path: str) -> FoundFile | None:
-    """Path, length and time of a file now; None where the file does not exist."""
+    """Path, length and time of a file now; None if the file does not exist."""
     filesystem, inside = filesystem_of(path)
     info = filesystem.get_file_info(inside)
     return FoundFile(path=path, length=info.size, mtime_ns=info.mtime_ns) if info.type == pafs.FileType.File else None
@@ -236,7 +236,7 @@ def _gone(planned: PlannedFile) -> PlannedFile:
 
 
 def _config(file: RequestFile) -> str | None:
-    """The settings in a file's header, as JSON; None where the file has no header or the header has no settings."""
+    """The settings in a file's header, as JSON; None if the file has no header or the header has no settings."""
     header = None if file.is_parquet else header_if_any(file.path, first_line(file))
     config = header_config(header)
     return None if config is None else json.dumps(config, sort_keys=True)

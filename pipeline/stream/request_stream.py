@@ -26,7 +26,7 @@ NAME = "pull-request-files"
 HEARTBEAT = "heartbeat"
 # seq = number of the file in the batch * LINES_A_FILE + number of the line
 LINES_A_FILE = 1 << 40
-# most bytes of the small chunks that a task reads: to read them takes less time than to start another task
+# most bytes of the small chunks that one task reads: reading them takes less time than starting another task
 _PART_BYTES = 1 << 20
 # A row is a request, a bad line (has `error`), a frame (has `frame`; other columns may be NULL), or a heartbeat (has only `timestamp`).
 STREAM_SCHEMA = (
@@ -59,7 +59,7 @@ class RequestStream(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class FileChunk:
-    """One chunk of a file; None as the chunk of a file that cannot be read. `number` is the file's number in the batch."""
+    """One chunk of a file, or None if the file cannot be read. `number` is the file's number in the batch."""
 
     number: int
     planned: PlannedFile
@@ -67,7 +67,7 @@ class FileChunk:
 
     @property
     def request_bytes(self) -> int:
-        """As of Chunk."""
+        """As `request_bytes` of Chunk; 0 for a file that cannot be read."""
         return 0 if self.chunk is None else self.chunk.request_bytes
 
 

@@ -45,7 +45,7 @@ def run_stream(
     once: bool,
     trigger_seconds: float,
 ) -> Streamed:
-    """Answer the requests in a folder, or the captured pulls, and new ones until the stream is stopped.
+    """Answer the requests in a folder, or the captured pulls, and then new ones until the stream is stopped.
 
     Args:
         lake: has the broker's tables.

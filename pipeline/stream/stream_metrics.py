@@ -13,7 +13,7 @@ from pipeline.serving.metrics import RunMetrics, metric
 from pipeline.settings.quantities import counted
 from pipeline.stream.stream_run import StreamRun
 
-# least seconds of a phase that is named in the line of a batch
+# a phase that took fewer seconds is not named in the line of a batch
 _NAMED_SECONDS = 0.1
 
 
@@ -57,7 +57,7 @@ class StreamState:
         ended: when it ended; None while it runs.
         failed: whether an error ended it.
         last: the last batch; None before the first one.
-        waiting_files: as of the last look into the folder; None where this is not known.
+        waiting_files: as of the last look into the folder; None if this is not known.
         batches: number of batches.
         rows_read, answered, bad, durations: sums over all batches.
     """
@@ -95,7 +95,7 @@ def batch_line(batch: BatchReport, waits: str) -> str:
 
 
 def waiting(left: WaitingFiles | None) -> str:
-    """The text about the files that wait; `left` is None where they are not known."""
+    """The text about the files that wait; `left` is None if they are not known."""
     if left is None:
         return "what waits is not known"
     if not left.files:

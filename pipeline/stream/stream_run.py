@@ -29,7 +29,7 @@ SPARK, REQUESTS = "spark", "requests"
 _OFFSETS, _COMMITS, _STATE = (f"{SPARK}/{name}" for name in ("offsets", "commits", "state"))
 # folder of numbered files -> ending of their names, least number of lines, whether the first line is a version
 _NUMBERED = {_OFFSETS: ("", 3, True), _COMMITS: ("", 2, True), REQUESTS: (".json", 1, False)}
-# form of the state of `holding`
+# number of the form in which `holding` writes its state
 _FORM_OF_STATE = 1
 
 
@@ -47,7 +47,7 @@ class StreamRun:
         settings: settings that were given.
         hold: whether pulls are held.
         store: Delta versions of the imported tables when the checkpoint was begun.
-        state: form of the state in which pulls are held; 0 where none are.
+        state: number of the form in which Spark's state keeps held pulls; 0 if pulls are not held.
     """
 
     run_id: str
@@ -126,7 +126,7 @@ def run_of_checkpoint(
 
 
 def repeated_batch(checkpoint: str) -> tuple[int, int] | None:
-    """The batch that Spark has begun and not noted as ended: its number and the newest request log entry in it; None without one."""
+    """The batch that Spark has begun but not recorded as ended: its number and its newest request log entry; None if there is none."""
     filesystem, inside = filesystem_of(checkpoint)
     offsets = numbered_files(filesystem, f"{inside}/{_OFFSETS}")
     newest = max(offsets, default=-1)
