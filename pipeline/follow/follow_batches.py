@@ -110,7 +110,7 @@ class FollowBatches(BatchWork):
         self.progress(f"{event.kind}: {event.text}; importing the whole store again")
         before = OpenedBroker(lake, self.broker).table(t.COMMIT_LOG).count()
         imported = self.import_again(lake)
-        lake = self.newest_lake(lake.spark)  # the driver may have written it, beside this one
+        lake = self.newest_lake(lake.spark)  # the driver may have imported without Spark, into another Lake object
         writer = LakeWriter(lake, run_id=self.run_id, what="follow", broker=self.broker)
         told = (self.broker, self.run_id, number, event.kind, event.physic_offset, event.text, imported.max_phy_offset, self.now())
         writer.prepare(FOLLOW_EVENT)
@@ -192,16 +192,16 @@ class FollowBatches(BatchWork):
             return []
         try:
             tables = config_rows(self.store, self.broker).tables
-        except ConfigFileError as error:  # the broker is writing it; the next batch finds it
+        except ConfigFileError as error:  # the broker is writing the file; the next batch reads it
             self.progress(str(error))
             return []
         self._config = found
-        # most lakes have no table of 5.x
+        # most lakes have no table of 5.x; without rows, none is made
         there = [table for table in changed if table not in FILES_OF_5 or tables[table].num_rows or table.name in lake.at.tables]
         return [partial(self._put_config, writer, table, tables[table]) for table in there]
 
     def _put_config(self, writer: LakeWriter, table: t.Table, rows: pa.Table) -> None:
-        """Offsets of consumers change row by row: they change with each batch, and readers of the table's changes see which."""
+        """Replace the rows of a table; merge consumer offsets, so that readers of the table's changes see which offsets a batch changed."""
         if table is t.CONSUMER_OFFSET:
             writer.prepare(table)
             writer.merge(table, frame_of(writer.spark, rows), table.key, all_of=self.broker)

@@ -37,7 +37,7 @@ def follow(
 ) -> Followed:
     """Add the messages that are appended to the commit log, until the run is stopped.
 
-    `batches` adds each batch. With `once` the run ends when the messages that are in the log now were added.
+    `batches` adds each batch. With `once`, the run ends when the messages that are in the log now are added.
 
     Raises:
         LakeError: the store cannot be followed.
@@ -58,7 +58,7 @@ def follow(
 
 
 def _imported(lake: Lake, batches: FollowBatches, settings: BrokerSettings) -> Lake:
-    """The lake after it has the whole store, from which the batches go on."""
+    """Import the whole store unless the lake has it already; return the lake, from which the batches go on."""
     root = batches.store.root
     if with_extension(settings, batches.store).value(ENABLE_EXTENSION):
         raise LakeError(f"{root}: expected a store without consume queue extension to follow, found one; import it without --follow")

@@ -24,7 +24,7 @@ class FollowedBatch:
         started: when it was started.
         seconds: how long it took.
         messages: number of added messages.
-        bytes: bytes of the commit log that came with it, with the ends of files that have no record.
+        bytes: bytes of the commit log that it added, including the ends of files, which have no record.
         is_whole: whether it imported the whole store again.
     """
 
@@ -42,7 +42,7 @@ class Followed:
 
     Attributes:
         lake_version: version of the lake; None before the store was imported.
-        log_end: offset up to which the lake has the commit log, likewise.
+        log_end: offset up to which the lake has the commit log; None before the store was imported.
         batches, messages, bytes: number of batches, and sums over them.
         whole_imports: how often a batch imported the whole store again.
         last: the last batch; None before the first one.

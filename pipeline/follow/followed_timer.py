@@ -1,7 +1,7 @@
-"""Reads the files of a followed broker's timer again where they changed.
+"""Reads the files of a followed broker's timer again if they changed.
 
-The timer writes while they are read. So its clock, config/timercheck, is read first, then timerwheel, then timerlog: each message that
-the clock has passed has its unit, and timerlog may have units that the wheel lacks, which a start of the broker would put back.
+The timer writes while its files are read. So its clock, config/timercheck, is read first, then timerwheel, then timerlog. Then each message
+that the clock has passed has its unit. timerlog may have units that the wheel lacks; a start of the broker would put them back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.tasks.work import SparkTasks
 from store_format.timer.timer_files import TIMER_WHEEL
 
-# a read of all units may take long; this many times as long passes until the next one
+# a read of all units may take long: after it, at least this many times its duration passes until the next read
 _PAUSE = 50
 
 # name, length and time of a file

@@ -1,12 +1,12 @@
-"""Finds the records that a running broker has appended to its commit log, from the log's bytes: no file has the log's end.
+"""Finds the records that a running broker has appended to its commit log, from the log's bytes: no file says where the log ends.
 
 Broker source (4.9.3): DefaultMessageStore.ReputMessageService.doReput, which dispatches record after record and rolls to the next file at
 a BLANK; CommitLog.DefaultAppendMessageCallback, which copies a record into the file as one buffer.
 Rule: a record is complete if another record or a BLANK follows it, or if two reads found the same bytes. A record is still being copied if
 its lengths do not add up, its body does not have its CRC-32, its last text ends in zeros, or its bytes change.
 Surprises: a broker that restarts after a kill may truncate the log and write other messages to the same offsets. A broker that cleans up
-deletes files that were not read yet. The CRC-32 of the last record read is kept; comparing it shows both. A store without a log does not
-tell how long its files will be: when the log begins, the store is imported again.
+deletes files that were not read yet. The log's first offset and the CRC-32 of the last record read are kept; a change of them shows both.
+A store without a log does not tell how long its files will be: when the log begins, the store is imported again.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Piece:
 class Tail:
     """The records that one read of the log found after an offset: the last complete one, and the offset past it.
 
-    `newest` is a record after it, which is complete if the next read finds the same bytes.
+    `newest` is the record that follows, if there is one; it is complete if the next read finds the same bytes.
     """
 
     end: int
@@ -80,8 +80,9 @@ class Tail:
 class FollowOffset:
     """The progress of a stream, which Spark keeps in its checkpoint.
 
-    `physic_offset` is past the last record, the `mark`, which is None at the start of a log; `min_offset` is the log's first offset, -1
-    without files. `epoch` is the number of events so far. `config` is the names, sizes and times of the config files.
+    `mark` is the last record that was read, None at the start of a log; `physic_offset` is the offset past it. `min_offset` is the log's
+    first offset, -1 if the log has no files. `epoch` is the number of events so far. `config` is the names, sizes and times of the config
+    files.
     """
 
     physic_offset: int
@@ -133,12 +134,12 @@ class LogTail:
         return Event(kind=TRUNCATED, physic_offset=at.mark.offset, text=text)
 
     def as_found(self) -> LogTail:
-        """This log with files as long as its first one is, where the broker has written to that."""
+        """This log with the length of its first file as `file_size`; unchanged until the broker has written to that file and to a queue."""
         begun = self._first_begun()
         return self if begun is None else replace(self, file_size=begun.length)
 
     def _first_begun(self) -> Entry | None:
-        """The first file of the log, where the broker has written to it and to a queue: an import finds the lengths of their files then."""
+        """The first file of the log, if the broker has written to it and to a queue: an import finds the files' lengths only then."""
         files = [entry for entry in self.store.folder(COMMIT_LOG) if is_mapped_file_name(entry.name)]
         if not files or not _begins(self.store.part(0, 8, COMMIT_LOG, files[0].name), 0):
             return None
@@ -149,7 +150,7 @@ class LogTail:
     def look(self, start: int, bytes_max: int, known: Mark | None) -> Tail:
         """Find the complete records from the offset `start` on; `known` is the newest record that the last read found.
 
-        All records have `bytes_max` bytes at most, unless the first record alone is longer.
+        The records have at most `bytes_max` bytes together, unless the first record alone is longer.
         """
         tail = Tail(end=start)
         for file, content, positions, end, is_followed in self._walks(start):
