@@ -65,7 +65,7 @@ class EmbeddedLake:
     """A lake's tables, views and functions in a DuckDB of their own, which reads the files of the lake and no others."""
 
     def __init__(self, root: str, at: LakeVersion | None = None) -> None:
-        """Open the lake in the directory `root`, at its newest version or at one that is known.
+        """Open the lake in the directory `root`, at the version `at` or at its newest version.
 
         Raises:
             NotSupportedError: only Spark can open the lake.
@@ -138,7 +138,7 @@ class EmbeddedLake:
 
         Raises:
             NotSupportedError: the query reads a table that only Spark reads, or a column has a type in which the engines differ.
-            pyarrow.ArrowInvalid: a sum is no BIGINT.
+            pyarrow.ArrowInvalid: a sum does not fit into a BIGINT.
             duckdb.Error: as in `rows`.
         """
         found = self.connection.sql(self._sql(tree))
@@ -162,7 +162,7 @@ class EmbeddedLake:
             yield [dict(zip(answer.names, row, strict=True)) for row in answer.rows]
 
     def _answered(self, run: Callable[[], T]) -> T:
-        """What DuckDB answers, from a thread of its own: where DuckDB waits for its other threads, it does not look for Ctrl-C.
+        """Run a query of DuckDB in a thread of its own: while DuckDB waits for its other threads, it does not look for Ctrl-C.
 
         Raises:
             KeyboardInterrupt: Ctrl-C; the query has ended.
@@ -172,7 +172,7 @@ class EmbeddedLake:
             try:
                 return answer.result()
             except KeyboardInterrupt:
-                while not answer.done():  # again, as the query may begin only now
+                while not answer.done():  # more than once, as the query may begin only after an interrupt
                     self.connection.interrupt()
                     wait([answer], _INTERRUPT_SECONDS)
                 raise
@@ -182,7 +182,7 @@ class EmbeddedLake:
             yield from rows
 
     def define(self, name: str) -> None:
-        """Define a table, view or function, and first whatever it reads; nothing for other names."""
+        """Define a table, view or function, and before it everything that it reads; do nothing for other names."""
         if name in self._defined:
             return
         self._defined.add(name)
@@ -198,7 +198,7 @@ class EmbeddedLake:
             create_function(self.connection, name)
 
     def _sql(self, tree: exp.Expr) -> str:
-        """A query in DuckDB's SQL, after whatever it reads was defined."""
+        """Define everything that a query reads; return the query in DuckDB's SQL."""
         return self._after_definitions(*_translated(tree))
 
     def _after_definitions(self, names: Collection[str], query: str) -> str:
@@ -209,7 +209,7 @@ class EmbeddedLake:
     def _create_view(self, name: str) -> None:
         given = ", ".join(quoted(column.name) for column in documented(view_sql(name)).columns)
         query = f"SELECT * FROM ({self._after_definitions(*_translated_view(name))}) AS found({given})"
-        if "sum(" in query.lower():  # DuckDB's sums are wider than Spark's; to ask for the types takes as long as to create the view
+        if "sum(" in query.lower():  # DuckDB's sums are wider than Spark's; DESCRIBE takes as long as CREATE VIEW, so only sums pay it
             columns = self.connection.execute(f"DESCRIBE {query}").fetchall()
             shown = ", ".join(_narrow(column) if kind == "HUGEINT" else quoted(column) for column, kind, *_ in columns)
             query = f"SELECT {shown} FROM ({query})"

@@ -1,4 +1,4 @@
-"""The rules' functions for DuckDB: macros of those that SQL defines, and functions over Arrow arrays of those in Python.
+"""The rules' functions for DuckDB: macros for those that SQL defines, and functions over Arrow arrays for those in Python.
 
 Rule: only a query that calls a function imports this module, as the modules of the rules load numba, which takes 0.3 s.
 """

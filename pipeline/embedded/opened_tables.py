@@ -33,7 +33,7 @@ _SIMPLE = {
     pa.float64(): "DOUBLE",
     pa.timestamp("us", "UTC"): "TIMESTAMP WITH TIME ZONE",
 }
-# of every connection: it loads nothing from elsewhere
+# settings of every connection: it loads no extensions, and reads no variables of Python as tables
 CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -49,7 +49,7 @@ def require_local(root: str) -> None:
     """Check that deltalake and DuckDB can open the files of a lake.
 
     Raises:
-        NotSupportedError: it is neither local nor on S3, or its path has letters that one of them misreads.
+        NotSupportedError: the lake is neither local nor on S3, or its path has letters that one of them misreads.
     """
     if not has_plain_path(root) or _PATTERN.search(root):
         raise NotSupportedError(f"{root} is no local path, and none on S3, without the letters % \\ * ? [ ]")
@@ -62,7 +62,7 @@ def create_table_view(connection: duckdb.DuckDBPyConnection, root: str, table: T
         connection: connection of DuckDB, which may read the lake's files.
         root: absolute path of the lake.
         table: the table.
-        version: its Delta version; None where it was never written: the view has no rows.
+        version: its Delta version; None if it was never written: then the view has no rows.
 
     Raises:
         NotSupportedError: only Spark reads the table.
@@ -164,7 +164,7 @@ _SPARK: Final = {
 
 
 def spark_type(kind: DuckDBPyType) -> str | None:
-    """The name that Spark has for a type of DuckDB; None where the values of the two engines may differ, as for decimals."""
+    """The name that Spark has for a type of DuckDB; None if the values of the two engines may differ, as for decimals."""
     nested = kind.id in {"list", "map", "struct"}
     inner = {name: spark_type(child) for name, child in kind.children if isinstance(child, DuckDBPyType)} if nested else {}
     if None in inner.values():
@@ -180,7 +180,7 @@ def with_bigint_sums(table: pa.Table) -> pa.Table:
     """A result of DuckDB with BIGINT for its sums, which are wider than Spark's.
 
     Raises:
-        pyarrow.ArrowInvalid: a sum is no BIGINT.
+        pyarrow.ArrowInvalid: a sum does not fit into a BIGINT.
     """
     fields = [field.with_type(pa.int64()) if pa.types.is_decimal(field.type) else field for field in table.schema]
     return table.cast(pa.schema(fields))

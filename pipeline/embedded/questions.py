@@ -25,7 +25,7 @@ from store_format.errors import UnusableInputError
 
 _NO_COLUMN: Final = re.compile(r'(?:Referenced column|does not have a column named) "(?P<name>[^"]+)"')
 _CANDIDATES: Final = re.compile(r"Candidate bindings: (?P<names>.*)")
-# what DuckDB says of a query or of its data, and not of itself
+# DuckDB's errors about a query or its data, not about DuckDB itself
 _OF_QUERY: Final = (
     duckdb.BinderException,
     duckdb.CatalogException,
@@ -36,7 +36,7 @@ _OF_QUERY: Final = (
     duckdb.PermissionException,
     duckdb.NotImplementedException,
 )
-# DuckDB's word for Ctrl-C
+# DuckDB's message after Ctrl-C
 _INTERRUPTED: Final = "Query interrupted"
 _INT64: Final = range(-(2**63), 2**63)
 _TOO_LARGE: Final = "a sum is greater than a BIGINT; use try_sum, or sum doubles"
@@ -51,8 +51,8 @@ def ask(lake: EmbeddedLake, text: str) -> Answer:
 
     Raises:
         NotSupportedError: the question is left to Spark.
-        LakeError: it names an unknown table or view, or a file of the lake is missing or damaged.
-        QuestionError: it names an unknown column, or fails while it runs.
+        LakeError: the question names an unknown table or view, or a file of the lake is missing or damaged.
+        QuestionError: the question names an unknown column, or fails while it runs.
     """
     tree = _parsed(text)
     if (answer := described(lake, tree)) is not None:
@@ -98,7 +98,7 @@ def _supported(tree: exp.Expr) -> exp.Query:
 
 
 def _names(query: exp.Query, found: Sequence[str]) -> Sequence[str]:
-    """The names of a query's columns; Spark keeps the letters of the query."""
+    """The names of a query's columns, in the query's upper and lower case, as Spark gives them."""
     return found if "*" in query.named_selects else query.named_selects
 
 
@@ -112,21 +112,21 @@ def _told(rows: Iterator[tuple[Any, ...]], tree: exp.Expr, text: str) -> Iterato
 
 @contextmanager
 def errors_told(tree: exp.Expr | None = None, text: str = "") -> Iterator[None]:
-    """Turn DuckDB's errors in the block, which runs the query `tree` of `text`, into those of the lake and of the question.
+    """Turn DuckDB's errors into errors of the lake and of the question. The block runs the query `tree` of `text`.
 
     Raises:
-        NotSupportedError: a function has arguments of other types.
+        NotSupportedError: DuckDB has no such function for the types of the arguments.
         LakeError: a file of the lake is missing or damaged.
         QuestionError: DuckDB refuses the query, or the query fails.
         KeyboardInterrupt: Ctrl-C ended the query.
     """
     try:
         yield
-    except RuntimeError as error:  # no duckdb.Error
+    except RuntimeError as error:  # DuckDB's error for Ctrl-C, which is no duckdb.Error
         if str(error) != _INTERRUPTED:
             raise
         raise KeyboardInterrupt from error
-    except pa.ArrowInvalid as error:  # of a cast
+    except pa.ArrowInvalid as error:  # from the cast of a sum
         raise QuestionError(_TOO_LARGE) from error
     except duckdb.Error as error:
         if (damaged := damaged_file(str(error))) is not None or isinstance(error, duckdb.IOException):
@@ -152,7 +152,7 @@ def _sentence(error: duckdb.Error) -> str:
 
 
 def _place(tree: exp.Expr, text: str, name: str) -> str:
-    """Where a name stands in a question, as `line 1, column 8: `; empty where it does not."""
+    """Where a name stands in a question, as `line 1, column 8: `; empty if it does not."""
     for node in tree.find_all(exp.Identifier):
         start = node.meta.get("start")
         if node.name.lower() == name.lower() and start is not None:

@@ -20,18 +20,18 @@ Row = dict[str, Any]
 
 
 class Relations(Protocol):
-    """Rows under names, which queries have in braces: SELECT count(*) FROM {pulls}."""
+    """Rows under names; queries have the names in braces: SELECT count(*) FROM {pulls}."""
 
     def rows(self, query: str) -> list[Row]:
-        """The rows of a query, few."""
+        """The rows of a query that has few."""
         ...
 
 
 class SparkRelations:
     """DataFrames of a session.
 
-    Surprise: when a temporary view is dropped, Spark forgets the rows that it keeps of the view's frame. So the views, which `sql(query,
-    name=frame)` would drop at once, stay until the end of the block.
+    Surprise: when a temporary view is dropped, Spark also drops the cached rows of the view's frame. `sql(query, name=frame)` would drop
+    its view at once. So the views of this class stay until the end of the block.
     """
 
     def __init__(self, spark: SparkSession, **frames: DataFrame) -> None:
@@ -56,7 +56,7 @@ class SparkRelations:
         return self._spark.sql(query.format_map(self._names))
 
 
-# nothing is read but the tables that are given, and nothing is written, not even where memory runs short
+# DuckDB reads the given tables only, and writes no files, even if memory runs short
 _CONFIG = {**CONFIG, "enable_external_access": "false", "temp_directory": ""}
 
 

@@ -1,6 +1,6 @@
-"""What the embedded engine takes of Spark's SQL: an allow-list of the parts of a query, and the names of its columns.
+"""Check that the embedded engine takes a query in Spark's SQL, by an allow-list of the parts of a query, and name its columns.
 
-Rule: what is not listed here is left to Spark, as the engines may differ in it: decimals, rounding, casts of texts, regular expressions,
+Rule: what is not listed here is left to Spark, because the engines may differ: decimals, rounding, casts of texts, regular expressions,
 upper and lower case, dates. The views of a lake are not checked; tests compare them row by row.
 """
 
@@ -81,7 +81,7 @@ def _shown(node: exp.Expr) -> str:
 
 
 def _reason(node: exp.Expr) -> str | None:
-    """What of a node is left to Spark; None for a node that the embedded engine takes."""
+    """The part of a node that is left to Spark; None if the embedded engine takes the node."""
     if isinstance(node, exp.Anonymous):
         return None if node.name.lower() in _CALLS or node.name.lower() in rule_functions() else f"the function {node.name}"
     if isinstance(node, exp.Literal):
@@ -112,7 +112,7 @@ _COMPARED: Final = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Betwe
 def _number_reason(literal: exp.Literal) -> str | None:
     if literal.is_string or literal.name.isdecimal():
         return None if literal.is_string or int(literal.name) < 2**63 else "a number of more than 64 bits"
-    # 1.5 is a decimal in both, with other types of results; 1e3 and 1.5D are doubles
+    # 1.5 is a decimal in both engines, but their results have different types; 1e3 and 1.5D are doubles
     in_double = "e" in literal.name.lower() or isinstance(literal.parent, exp.Cast | exp.Kwarg)
     return None if in_double or isinstance(literal.parent, _COMPARED) else "arithmetic with decimals"
 

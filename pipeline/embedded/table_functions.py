@@ -35,7 +35,7 @@ def with_table_functions(tree: exp.Expr) -> exp.Expr:
 
 
 def _arguments(call: exp.Anonymous, parameters: Sequence[Documented]) -> dict[str, exp.Expr]:
-    """The value of each parameter, cast to its type; the default where the call has none."""
+    """The value of each parameter, cast to its type; the default if the call has none."""
     types = {one.name: one.type.split(" DEFAULT ") for one in parameters}
     given: dict[str, exp.Expr] = {}
     for place, value in enumerate(call.expressions):
@@ -51,7 +51,7 @@ def _arguments(call: exp.Anonymous, parameters: Sequence[Documented]) -> dict[st
 
 
 def with_parameters(body: exp.Expr, values: Mapping[str, exp.Expr], owner: str = "") -> exp.Expr:
-    """A body whose parameters, columns of `owner`, are replaced by values."""
+    """Replace the parameters in a body by values; the parameters are columns of `owner`."""
     for column in list(body.find_all(exp.Column)):
         if column.table == owner and column.name in values:
             column.replace(values[column.name].copy())

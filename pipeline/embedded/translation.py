@@ -1,6 +1,6 @@
 """SQL of Spark, translated for DuckDB.
 
-sqlglot parses and writes the two dialects. The functions here replace what sqlglot 30 passes on as it is although the engines differ:
+sqlglot parses and writes the two dialects. The functions here replace what sqlglot 30 leaves unchanged although the engines differ:
 overflow and division by zero (Spark's ANSI mode raises an error), NULLs in arrays and aggregates, places in arrays (Spark counts from 0
 in some functions), texts of binary values.
 """
@@ -38,7 +38,7 @@ class AnsiSpark(Spark):
     """Spark's dialect in ANSI mode: CAST raises an error, only TRY_CAST gives NULL; a doubled quote in a text is a quote."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Tokenizer of Spark 4, where 'a''b' is one text."""
+        """Tokenizer of Spark 4, in which 'a''b' is one text."""
 
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
 
@@ -71,7 +71,7 @@ def duckdb_sql(tree: exp.Expr) -> str:
 
 
 def _order_by_given_names(select: exp.Select) -> None:
-    """Replace names that the query gives to its columns in expressions of ORDER BY, where DuckDB takes a column of the table first."""
+    """Replace the query's own names of columns in expressions of ORDER BY, because DuckDB prefers columns of the table there."""
     given = {one.alias.lower(): one.this for one in select.expressions if isinstance(one, exp.Alias)}
     order = select.args.get("order")
     for ordered in [] if order is None else order.expressions:
@@ -82,7 +82,7 @@ def _order_by_given_names(select: exp.Select) -> None:
 
 
 def duck(text: str, /, **parts: exp.Expr | None) -> exp.Expr:
-    """The tree of an expression in DuckDB's SQL, in which columns with the names of `parts` are replaced by these."""
+    """The tree of an expression in DuckDB's SQL, in which columns with the names of `parts` are replaced by the parts."""
     tree = exp.Paren(this=parse_one(text, dialect=DuckDB))
     for column in list(tree.find_all(exp.Column)):
         part = parts.get(column.name) if not column.table else None
@@ -130,7 +130,7 @@ def _try_sum(node: exp.Anonymous) -> None:
 
 
 def _cast_to(kind: str) -> Callable[[exp.Expr], None]:
-    """For functions whose result is of type `kind` in Spark."""
+    """A change that casts the result of a function to `kind`, its type in Spark."""
 
     def change(node: exp.Expr) -> None:
         whole = _whole_call(node)
@@ -140,12 +140,12 @@ def _cast_to(kind: str) -> Callable[[exp.Expr], None]:
 
 
 def _count_if(node: exp.CountIf) -> None:
-    # DuckDB's count_if is NULL where every condition is
+    # DuckDB's count_if is NULL if every condition is NULL
     node.replace(exp.Count(this=exp.case().when(node.this, exp.Literal.number(1))))
 
 
 def _avg(node: exp.Avg) -> None:
-    # Spark adds doubles, DuckDB whole numbers without rounding
+    # Spark adds doubles; DuckDB adds whole numbers, without rounding
     of = node.this.expressions if isinstance(node.this, exp.Distinct) else [node.this]
     for one in of:
         one.replace(exp.cast(one.copy(), "DOUBLE"))
@@ -161,7 +161,7 @@ def _over_known(kind: type[exp.Expr]) -> Callable[[Any], None]:
 
 
 def _first_by(name: str) -> Callable[[Any], None]:
-    # Spark's max_by gives NULL where the value beside the maximum is NULL; arg_max takes another row
+    # Spark's max_by gives NULL if the value beside the maximum is NULL; arg_max takes another row
     return lambda node: node.replace(_call(name, node.this, node.expression)) and None
 
 
@@ -270,7 +270,7 @@ def _timestamp_millis(node: exp.Anonymous) -> None:
 
 
 def _unix_millis(node: exp.UnixMillis) -> None:
-    node.replace(duck("epoch_us(x) // 1000", x=node.this))  # epoch_ms rounds; times before 1970 are not asked for
+    node.replace(duck("epoch_us(x) // 1000", x=node.this))  # epoch_ms rounds; no query asks for times before 1970
 
 
 def _json_map(node: exp.VarMap) -> None:
