@@ -118,7 +118,7 @@ def _mapped(store: StoreFiles, *folder: str) -> tuple[MappedFile, ...]:
 
 
 def _log(tasks: Tasks, store: StoreFiles) -> tuple[RecoveredLog, tuple[FileSurvey, ...]]:
-    """The commit log up to the end of its last record, and the survey of each file; the broker creates files in advance."""
+    """The commit log up to the end of its last record, and the survey of each file. A broker creates later files in advance."""
     files = _mapped(store, COMMIT_LOG)
     surveys = survey_log(tasks, store, files, check_crc=None)
     last = max((found.index for found in surveys if found.walked), default=-1)

@@ -52,9 +52,9 @@ from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE
 
 # with more (topic, queueId) pairs than this, partitions cost more than they save, and `--layout auto` clusters the tables
 PARTITIONS_MAX = 2000
-# pieces of PIECE_BYTES in a stretch of the log, the rows of which are one file a queue: fewest, most, and queues for each further piece
+# pieces of PIECE_BYTES in a stretch of the log: fewest, most, and queues for each further piece; a stretch becomes one file a queue
 _PIECES_LEAST, _PIECES_MOST, _QUEUES_A_PIECE = 2, 4, 128
-# at least so many stretches for each task, so that tasks end at about the same time
+# least number of stretches for each task that runs at once, so that tasks end at about the same time
 _STRETCHES_A_TASK = 3
 # below these sizes (entries, queues) one task fewer is cheaper
 _ENTRIES_A_TASK = 1 << 17
@@ -161,7 +161,7 @@ def import_store(
 
 def _rows_of_files_and_queues(tasks: Tasks, loaded: LoadedStore, files: Work, broker: str) -> tuple[TaskRows, ...]:
     stretches = _stretches(tasks, loaded)
-    return (  # where the driver does the work, what takes longest comes first
+    return (  # the driver's threads take the work in this order: the longest first
         packed_rows(tasks, loaded, broker),
         _rows_of_entries(tasks, loaded, broker),
         *(_rows_of_log(work, loaded.store, stretches, broker) for work in tasks.at_once(stretches)),
@@ -178,7 +178,7 @@ def _inferred(given: BrokerSettings, settings: BrokerSettings) -> list[str]:
 
 
 def _assumed(store: StoreFiles, given: BrokerSettings, loaded: LoadedStore) -> list[str]:
-    """A note if neither a setting nor a file of the store tells how long queue files are: answers depend on it."""
+    """A note if neither a setting nor a file of the store tells how long queue files are: answers depend on this length."""
     name = "mappedFileSizeConsumeQueue"
     if given.explicit(name) is not None or lf.tells_queue_file_size(store):
         return []
@@ -221,13 +221,13 @@ def _placement(writer: LakeWriter, loaded: LoadedStore, asked: t.Layout | None) 
 
 @contextmanager
 def _short_plans(lake: Lake) -> Iterator[None]:
-    """Let Spark interpret the plans of the block, where there is a session: their tasks do the work, and compiling a plan takes longer."""
+    """If there is a session, let Spark interpret the plans of the block: functions in tasks do the work, compiling takes longer."""
     with temporary_settings(lake.spark, INTERPRETED_PLANS) if lake.has_session else nullcontext():
         yield
 
 
 def _replace(tasks: Tasks, writer: LakeWriter, placement: Placement, rows: Sequence[TaskRows], small: Mapping[t.Table, pa.Table]) -> None:
-    """Replace the broker's rows in tables by rows that tasks make, and in others by `small` ones."""
+    """Replace the broker's rows in tables: by `rows`, which tasks make, and by the tables of `small`."""
     tables = dict.fromkeys(table for one in rows for table in one.tables)
     writers = {table: writer.replacing_writer(table, placement) for table in tables}
     if not writer.lake.has_session and (left := next((table for table, found in writers.items() if found is None), None)):
@@ -251,12 +251,12 @@ def _replace(tasks: Tasks, writer: LakeWriter, placement: Placement, rows: Seque
 
 
 def _distinct(table: t.Table, rows: Work) -> Work:
-    """The rows without those that entries share, which have one row in odd_entry."""
+    """The rows of a table; several entries may give the same row of odd_entry, of which one is kept."""
     return rows.distinct(table.key) if table is t.ODD_ENTRY else rows
 
 
 def _distinct_files(tasks: Tasks, table: t.Table, writer: FileWriter, files: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The files of a table, written again where their rows may not be distinct."""
+    """The files of a table; those of odd_entry are written again, because their rows may repeat."""
     if table is not t.ODD_ENTRY or not files:
         return files
     paths = [f"{writer.folder}/{file['path']}" for file in files]

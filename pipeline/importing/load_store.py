@@ -35,7 +35,7 @@ from store_format.store.recovery import FileWalk, RecoveredLog, files_to_walk, r
 from store_format.store_paths import ABORT_FILE, COMMIT_LOG
 
 ENABLE_EXTENSION = "enableConsumeQueueExt"
-# bytes of a log file among which its first message is looked for; a longer one is left to the driver's recovery
+# bytes at the start of a log file in which its first message is looked for; the driver's recovery takes stores with a longer one
 _HEAD_BYTES = 1 << 20
 
 
@@ -101,8 +101,9 @@ class LoadedStore:
 def load_store(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSettings) -> LoadedStore:
     """Load and start a store as the broker does.
 
-    Tasks read a store that was shut down cleanly and to which start adds nothing; if its version recovers by the queues' end, also only one
-    that load leaves as it is. Any other store is read record by record, in the broker's order, by this process.
+    Tasks read a store that has a log and was shut down cleanly, if load deletes none of its queues' files and start adds nothing. If its
+    version recovers by the queues' end, load must change nothing at all, and `_ends_with_queues` must be true. This process reads any other
+    store record by record, in the broker's order.
 
     Args:
         tasks: what does the work.
@@ -153,9 +154,9 @@ def _ends_with_queues(store: StoreFiles, log: RecoveredLog, reached: int, settin
 
     Args:
         store: the store's files.
-        log: the commit log, by the walks over its last three files.
+        log: the commit log as the walks over its last three files found it.
         reached: offset in the log at which the queues' entries end.
-        settings: of the broker.
+        settings: the broker's settings.
     """
     if reached != log.max_offset or (settings.value("messageIndexEnable") and settings.value("messageIndexSafe")):
         return False

@@ -45,7 +45,7 @@ LOADED_QUEUE = Table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueTotals:
-    """Sums and greatest values over the rows of loaded_queue; the offsets are -1 where no queue has one.
+    """Sums and greatest values over the rows of loaded_queue; the offsets are -1 if no queue has one.
 
     Attributes:
         recovered_physic_offset, max_physic_offset: greatest values of the columns of these names.

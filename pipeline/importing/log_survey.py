@@ -40,7 +40,7 @@ class FileSurvey:
         max_store_timestamp: greatest storeTimestamp of the rows, ms.
         names_folders: whether every topic in the rows can name the folder of a partition.
         has_null_partition: whether a topic in the rows would name a partition that is read as NULL.
-        has_v2: whether a record of version 2 lies where the records end.
+        has_v2: whether a record of version 2 follows the last record.
     """
 
     index: int
@@ -55,7 +55,7 @@ class FileSurvey:
     has_v2: bool
 
 
-# bytes of a file that a task reads: many enough for the cost of its start, few enough that a large file keeps all cores busy
+# bytes of a file that a task reads: enough to outweigh the start of the task, few enough that a large file keeps all cores busy
 PIECE_BYTES = 128 << 20
 
 _TYPES = {

@@ -1,6 +1,6 @@
 """Imports of small stores by the driver alone: tasks of a Spark session would take longer.
 
-The functions that read the store and write the tables' files are those that tasks call, in this process.
+To read the store and to write the tables' files, the driver calls the same functions as tasks do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.settings.quantities import size_text
 from pipeline.tasks import small_work
 from pipeline.tasks.work import NoSessionError
 
-# of the tables by queue, where the driver writes them
+# placement of rows in the tables by queue, if the driver writes them
 _PLACEMENT = Placement("partitioned", named_folders=True)
 
 
@@ -31,18 +31,18 @@ def import_small_store(
     layout: Layout | None,
     tell: Callable[[str], None],
 ) -> Imported | None:
-    """Import a store without Spark, where it is small and the driver can write all of the lake's tables.
+    """Import a store without Spark, if it is small and the driver can write all of the lake's tables.
 
     Args:
         importing: `import_store` with all arguments but the lake.
         lake_root: directory or URI of the lake.
         store_path: directory or URI of the store.
         broker: the broker's name in the lake.
-        layout: the layout that is asked for.
-        tell: called with a line that says who imports, and why it is Spark.
+        layout: as in `import_store`.
+        tell: called with a line: that the driver imports, or why Spark does.
 
     Returns:
-        The result; None where Spark has to import: nothing of this run is visible then.
+        The result; None if Spark has to import: nothing of this run is visible then.
 
     Raises:
         StoreError, LakeError: as `import_store`.
@@ -59,7 +59,7 @@ def import_small_store(
 
 
 def _why_not_small(lake_root: str, store_path: str, layout: Layout | None) -> str | None:
-    """Why Spark has to import, by the places and the layout; None where they name no reason."""
+    """Why Spark has to import, judged by the paths and the layout; None if they name no reason."""
     if not (is_local_or_s3(lake_root) and is_local_or_s3(store_path)):
         return "the store and the lake must be local folders, or on S3"
     if layout == "clustered":
@@ -70,7 +70,7 @@ def _why_not_small(lake_root: str, store_path: str, layout: Layout | None) -> st
 
 
 def _why_spark_writes(lake: Lake, broker: str) -> str | None:
-    """Why Spark has to import, by the lake's tables; None where the driver writes them."""
+    """Why Spark has to import, judged by the lake's tables; None if the driver can write them."""
     if not has_plain_path(lake.root):
         return "deltalake does not open the lake's path"
     writer = LakeWriter(lake, run_id="", what="import", broker=broker, only_looks=True)

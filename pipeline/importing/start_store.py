@@ -57,10 +57,10 @@ def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
     if store.start() != "ok":
         raise CorruptStoreError(files.root, "a store that the broker starts", f"a start that never ends: {store.failure}")
     deleted = frozenset(store.files.deleted)
-    # ConsumeQueue.destroy takes the folder as well
+    # ConsumeQueue.destroy deletes the folder, too
     gone = frozenset(queue.folder for queue in store.queues.values() if not queue.has_folder and not queue.files)
     changes = store.files.joined()
-    # load changed nothing: the store still counts as shut down cleanly, and the abort file of start is left out
+    # if start's abort file is the only change, the store still counts as shut down cleanly: the file is left out
     cut, lost = _cut(files, store.log_files)
     is_clean = not deleted and not gone and changes.keys() == {(ABORT_FILE,)}
     return StartedStore(
@@ -73,7 +73,7 @@ def start_store(files: StoreFiles, settings: BrokerSettings) -> StartedStore:
 
 
 def _cut(files: StoreFiles, log_files: tuple[MappedFile, ...]) -> tuple[tuple[str, ...], int]:
-    """What load cuts off the log, for people, and how many whole messages that are."""
+    """A note on what load cuts off the log, if anything, and the number of whole messages in it."""
     last = log_files[-1] if log_files else None
     found = None if last is None else cut_off(files, last.from_offset + last.wrote)
     if found is None:

@@ -2,7 +2,7 @@
 
 A partition is a mapped file, a part of a mapped file, or a group of topics.
 Options: `path` is the store, `table` one of TABLES; `brokerName`, and the file sizes. The reader recovers the log and the queues while it
-plans, which is for looking at a store. An import already knows the log's bounds and calls `read_table` instead.
+plans, for users who look at a store. An import already knows the log's bounds and calls `read_table` instead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAME = "rocketmq-store"
 
 LOG_TABLES = (COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE)
 TABLES = {table.name: table for table in (*LOG_TABLES, CONSUME_QUEUE, LOADED_QUEUE)}
-# greatest number of partitions of loaded_queue, and least number of topics in each
+# most partitions of loaded_queue; with fewer partitions, most topics in each
 _TOPIC_GROUPS = 64
 _TOPICS_A_GROUP = 8
 
@@ -195,7 +195,7 @@ def ext_file_row(file: MappedFile) -> dict[str, object]:
 
 
 def read_table(tasks: Tasks, reader: StoreReader) -> Work:
-    """The rows that `reader` reads, a partition a task, with the partitions planned in this process.
+    """The rows that `reader` reads, by one task for each partition; this process plans the partitions.
 
     Spark would plan a Python data source in two new processes that import everything again.
     """

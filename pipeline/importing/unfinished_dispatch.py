@@ -16,7 +16,7 @@ from store_format.store_paths import COMMIT_LOG
 
 
 def undispatched_records(tasks: Tasks, store: StoreFiles, files: tuple[MappedFile, ...], reput_from: int) -> int:
-    """The number of records from offset `reput_from` on that would become queue entries; prepared and rolled back ones never do."""
+    """The number of records from offset `reput_from` on that would become queue entries; prepared and rolled back messages never do."""
     undispatched = [file for file in files if file.from_offset + file.wrote > reput_from]
 
     def count(file: MappedFile) -> Iterator[pa.RecordBatch]:
