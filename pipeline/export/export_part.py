@@ -88,7 +88,7 @@ def _queue_files(entries: DataFrame, size: int) -> DataFrame:
 
 
 def _files(found: DataFrame, kind: str, path: Column, length: int, **numbers: Column) -> DataFrame:
-    """Rows whose first columns are those of store_file."""
+    """Rows with kind, path, length and mtimeMs as in store_file, then the columns `numbers`."""
     counts = [column.cast("BIGINT").alias(name) for name, column in numbers.items()]
     return found.select(F.lit(kind).alias("kind"), path.alias("path"), F.lit(length).cast("BIGINT").alias("length"), "mtimeMs", *counts)
 

@@ -66,7 +66,7 @@ class Exported:
 
 
 def export_store(broker: OpenedBroker, store: str, *, run_id: str, progress: Progress) -> Exported:
-    """Write the store of one broker, by tasks of the lake's session; by this process where the lake has none.
+    """Write the store of one broker, by tasks of the lake's session, or by this process if the lake has none.
 
     `store` is a local directory to create; it may exist if it is empty.
 
@@ -99,7 +99,7 @@ def folder_beside(store: str, lake: Lake, run_id: str) -> Iterator[StoreFolder]:
 
 
 def _files(tasks: Tasks, broker: OpenedBroker) -> Work:
-    """The files of the store, in tasks that run at the same time."""
+    """The rows of store_file, in tasks that all run at the same time."""
     columns = ("kind", "path", "length", "wrote", "mtimeMs")
     if not broker.lake.has_session:
         return tasks.of_rows(broker.rows(t.STORE_FILE)).select(columns)
@@ -120,7 +120,7 @@ def _write_all(
             made, _ = created.result()
             progress(f"writing {made:,} files")
             found = [job.result() for job in jobs]
-        except BaseException:  # such as Ctrl-C
+        except BaseException:  # for example Ctrl-C
             tasks.cancel()
             raise
         finally:
@@ -135,7 +135,7 @@ def _write_all(
 def _write_rows(
     tasks: Tasks, broker: OpenedBroker, folder: StoreFolder, what: WrittenTable, write: Write, created: Future[tuple[int, int]]
 ) -> tuple[int, int]:
-    """Write the rows of a table when `created` is done; they are planned before."""
+    """Plan the work on a table, wait for `created`, and write the table's rows."""
     table, columns, near = what
     work, rows_of = rows_for_tasks(tasks, broker, table, columns, column=near)
     created.result()
@@ -148,7 +148,7 @@ def _records_of(tasks: Tasks, broker: OpenedBroker) -> int:
 
 
 def written(work: Work, folder: StoreFolder, write: Write, rows_of: RowsOf = iter) -> tuple[int, int]:
-    """Write the rows of tasks, or the rows that `rows_of` makes of them, with `write`; returns the rows and bytes written.
+    """Write the rows of `work`, or those that `rows_of` makes of them, with `write`; returns the numbers of rows and bytes.
 
     A task keeps its files open from one batch to the next, since a page fault in a mapped file costs more than writing the page.
     """
@@ -163,7 +163,7 @@ def written(work: Work, folder: StoreFolder, write: Write, rows_of: RowsOf = ite
 
 
 def _total(counted: Work) -> tuple[int, int]:
-    """The sums of the counts and bytes that tasks tell."""
+    """The sums of the counts and bytes that tasks return."""
     rows = counted.rows()
     return sum(row["count"] for row in rows), sum(row["bytes"] for row in rows)
 

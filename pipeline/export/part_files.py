@@ -1,10 +1,10 @@
-"""Writes the files other than commit log and queues of a store that is a part of another one: index, checkpoint, lock and config.
+"""Writes the files of a part of a store that are neither commit log nor queues: index, checkpoint, lock and config.
 
 Broker source (4.9.3): IndexService.buildIndex, StoreCheckpoint, ConsumerOffsetManager, ScheduleMessageService.
-Rule: the index is built from the messages in their order, as a broker would. Only offsets in queues that are not in the part are left out
-of the config files.
-Surprise: delayOffset.json has offsets in the queues of SCHEDULE_TOPIC_XXXX. In a part without these queues these would delay the first
-new messages of their levels.
+Rule: the index is built from the messages in their order, as a broker would. The config files lose only the offsets in queues that are not
+in the part.
+Surprise: delayOffset.json has offsets in the queues of SCHEDULE_TOPIC_XXXX. In a part without these queues, these offsets would delay the
+first new messages of their levels.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from pipeline.tasks.computed_once import computed_once
 from store_format.errors import StoreError
 from store_format.layout import BLANK_SIZE
 
-# chunks of a file of the old log: the messages of a chunk stay together, so at most one chunk's bytes of a new file stay unused
+# number of chunks of a file of the old log: the messages of a chunk stay together, so at most one chunk's bytes of a new file stay unused
 _CHUNKS_A_FILE = 64
 _QUEUE = ("topic", "queueId")
 
@@ -30,7 +30,7 @@ class Bound:
 
     @property
     def of_entry(self) -> Column:
-        """The column of an entry to compare with the bound; a storeTimestamp is NULL where the log no longer has the message."""
+        """The column of an entry to compare with the bound; a storeTimestamp is NULL if the log no longer has the message."""
         return F.col("storeTimestamp" if self.is_time else "queueOffset")
 
 
@@ -101,7 +101,7 @@ def entries_of_part(broker: OpenedBroker, part: Part) -> DataFrame:
         every = every.where(F.col("topic").isin(list(part.topics)))
     begins = F.lit(True) if part.first is None else part.first.of_entry >= part.first.value
     ends = F.lit(True) if part.after is None else part.after.of_entry < part.after.value
-    # the first entries of a queue whose messages the log no longer has may be left out
+    # a queue's part begins with an entry whose message the log still has
     first = F.min(F.when(begins & F.isnotnull("storeTimestamp"), F.col("queueOffset")))
     spans = every.groupBy(*_QUEUE).agg(first.alias("begin"), F.max(F.when(ends, F.col("queueOffset"))).alias("stop"))
     inside = F.col("queueOffset").between(F.col("begin"), F.col("stop"))

@@ -14,18 +14,18 @@ from pipeline.tasks import small_work
 def export_small_store(
     lake_root: str, name: str | None, store: str, *, run_id: str, progress: Progress, tell: Callable[[str], None]
 ) -> Exported | None:
-    """Export the store of one broker without Spark, where it is small and the driver can read all of its tables.
+    """Export the store of one broker without Spark, if it is small and the driver can read all of its tables.
 
     Args:
         lake_root: directory or URI of the lake.
         name: the broker's name; None for the lake's only broker.
-        store: as of `export_store`.
+        store: as in `export_store`.
         run_id: id of this run.
         progress: called with a line for each step.
-        tell: called with a line that says who exports, and why it is Spark.
+        tell: called with a line: that the driver exports, or why Spark does.
 
     Returns:
-        The result; None where Spark has to export: there is no directory `store` then.
+        The result; None if Spark has to export: there is no directory `store` then.
 
     Raises:
         OutputError, LakeError, StoreError: as `export_store`.

@@ -1,12 +1,13 @@
 """A store directory that is being written: many tasks write to files of full length at once, each byte once.
 
 A task writes records through a mapping of their file, since they are many and not in order. The first task that opens a commit log file
-fills the file's used part with zeros. So a full disk raises an error, where a write to a mapped page without space would kill the process;
-and the pages are allocated in large pieces, not by one fault each. The file's state is in a small file in a folder next to the store, so
-that no task, however late, leaves one in the store: the number of bytes to fill, and from when they are filled on, a second word.
+fills the file's used part with zeros. So a full disk raises an error; without the zeros, writing to a mapped page without space would kill
+the process. The zeros also allocate the pages in large pieces, not by one fault each. A file's state is in a small file, which has the
+number of bytes to fill and, once they are filled, a second word. The small file is in a folder next to the store, so that no task, however
+late, leaves a state in the store.
 
 A task may run twice at once. Both write the same bytes to the same places, except zeros. Why zeros never replace a record:
-- A state is written under a lock, before its file is made, once, and is there until the export ends. A late second run finds it and changes
+- A state is written once, under a lock, before its file is made, and stays until the export ends. A late second run finds it and changes
   nothing; a state that a crash cut short is written again, by the run that Spark starts instead.
 - Zeros are written under the same lock, only while the state does not say "filled", and are on the disk before it does.
 - A task opens or maps a file only after it saw "filled". So whoever can write a record knows that no zeros follow; if a task dies while it
@@ -67,7 +68,7 @@ class StoreFolder:
                 self._write_state(path, used)
             with open(place, "ab"):  # a task may run twice, and other tasks may already write to the file of the first run
                 pass
-            if os.path.getsize(place) != length:  # a run that comes late leaves the time of the file
+            if os.path.getsize(place) != length:  # a needless truncate of a late run would change the file's time
                 os.truncate(place, length)
 
     def close(self, path: str, mtime_ms: int) -> None:
@@ -99,7 +100,7 @@ class StoreFolder:
                     state.write(_FILLED)
 
     def _fill_next(self, state: str) -> None:
-        """Fill the file after that of `state`, which is needed soon, while another task fills that of `state`."""
+        """Fill the next unfilled file, which is needed soon, while another task fills the file of `state`."""
         folder, name = os.path.split(state)
         for other in sorted(other for other in os.listdir(folder) if other > name):
             with open(f"{folder}/{other}", "rb", buffering=0) as later:
@@ -122,7 +123,7 @@ class StoreFolder:
 
     @staticmethod
     def _left(state: FileIO) -> int:
-        """The number of bytes to fill, 0 where they are filled; the file is then at the place of the second line."""
+        """The number of bytes to fill, 0 if they are filled; `state` is then at the place of its second line."""
         state.seek(0)
         found = _STATE.match(state.readall())
         if found is None:
