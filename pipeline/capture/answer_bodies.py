@@ -21,7 +21,7 @@ _RECORD = "physicOffset BIGINT, size INT, record BINARY"
 
 
 def with_body_sha256(broker: OpenedBroker, answers: DataFrame) -> DataFrame:
-    """Add to answers a column `bodySha256`; NULL where there is no message, or an entry's bytes are no record of commit_log.
+    """Add to answers a column `bodySha256`; NULL if there is no message, or an entry's bytes are no record of commit_log.
 
     `answers` have `seq` and `entries`; they are read twice.
     """

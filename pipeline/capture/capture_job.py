@@ -64,7 +64,7 @@ class Captured:
 
 
 def broker_of(lake: Lake, name: str | None) -> OpenedBroker:
-    """The broker of captured traffic: the broker `name`, or the lake's only broker where `name` is None.
+    """The broker of captured traffic: the broker `name`, or the lake's only broker if `name` is None.
 
     In a lake without brokers, any name is accepted; None stands for "broker".
 
@@ -107,7 +107,7 @@ def run_capture(
     now: Callable[[], dt.datetime],
     progress: Callable[[str], None],
 ) -> Captured:
-    """Read a capture into the lake, by tasks of its session, or by this process where it has none; rows of the same file are replaced.
+    """Read a capture into the lake, by tasks of its session, or by this process if it has none; replace rows of the same file.
 
     Raises:
         StoreError: the file cannot be opened, is no capture, or has no packet that can be read; nothing was written then.

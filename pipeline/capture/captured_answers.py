@@ -1,4 +1,4 @@
-"""Answers to captured pulls on the driver, without Spark: those that `replay_captured` makes, few."""
+"""Answers few captured pulls on the driver, without Spark; `replay_captured` gives the same answers on Spark."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _ASKED = (
     f"SELECT p.*, {PROCESSED_AT} AS timestamp, refusedCode, checkError, filterType, expression "
     "FROM {pulls} p JOIN {checked} c ON p.seq = c.seq"
 )
-# as objects of Python, entries take ten times their memory
+# answers whose entries are objects of Python at once: as objects, entries take ten times their memory
 _ANSWERS_AT_ONCE = 1000
-# bytes of messages that the driver keeps
+# most bytes of messages that the driver keeps in memory
 _MOST_BYTES = 128 << 20
 
 

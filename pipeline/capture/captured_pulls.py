@@ -60,7 +60,7 @@ def pulls_of(pulls: DataFrame, sources: Sequence[str]) -> DataFrame:
 
 
 def answered_query(given: Sequence[str]) -> str:
-    """The query for the answers to checked pulls (`asked`, with `timestamp`), from those of the store (`given`).
+    """The query that makes the answers to checked pulls (`asked`, with `timestamp`) from the store's answers (`given`).
 
     Args:
         given: the columns of the store's answers.
@@ -68,7 +68,7 @@ def answered_query(given: Sequence[str]) -> str:
     of_pull = ("seq", "requestId", *OF_REQUEST, "refusedCode", "checkError")
     own = [name for name in given if name not in {*of_pull, "error", "code"}]
     error = "coalesce(g.error, p.checkError)"
-    # an answer has no status where the store throws or answers null
+    # an answer has no status if the store throws or answers null
     code = f"CAST(coalesce(p.refusedCode, g.code, CASE WHEN {error} IS NULL THEN {int(ResponseCode.SYSTEM_ERROR)} END) AS INT)"
     columns = [
         *(f"p.{name}" for name in of_pull),

@@ -2,7 +2,7 @@
 
 Rule: code, nextBeginOffset, minOffset, maxOffset and the SHA-256 of the body are compared. Pulls without a recorded answer are counted
 separately.
-Surprise: a capture does not show in which millisecond the broker read a queue. With --at recorded-max, answers are equal, except where a
+Surprise: a capture does not show in which millisecond the broker read a queue. With --at recorded-max, answers are equal, unless a
 message was dispatched between the broker's reads of maxOffset and of the entries. With --at request-time, some answers differ by messages
 of these milliseconds: stored but not yet dispatched, or dispatched while the pull waited for a worker.
 """
@@ -84,7 +84,7 @@ def compare_captured(judged: Relations) -> CapturedComparison:
 def judged_query(at: At) -> str:
     """The query that compares each answer (`answered`, as `answered_captured` gives it) with that of its pull (`pulls`, with `seq`).
 
-    Its `kind` says what came of it: same, a reason, an error, or that no answer was recorded.
+    Its column `kind` has the result: same, the reason of a difference, an error, or that no answer was recorded.
     """
     by_time = str(at == "request-time").upper()
     # a pull that a check refuses has no offsets in its answer

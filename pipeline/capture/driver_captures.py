@@ -33,7 +33,7 @@ ORDER BY seq
 
 
 def captured_pulls_here(broker: OpenedBroker) -> pa.Table:
-    """As `replay_captured.captured_pulls`."""
+    """As `captured_pulls.captured_pulls`."""
     pulls = broker.rows_with(ct.PULL_REQUEST, {})
     sources = sorted(pulls["sourceDigest"].unique().to_pylist())
     if not sources:
@@ -58,7 +58,7 @@ def captured_requests_here(pulls: pa.Table, checked: pa.Table) -> pa.Table:
 
 
 def request_objects(requests: pa.Table, seqs: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """For the requests with some numbers, the object `request` in the line of a request file."""
+    """The object `request` in the line of a request file, by `seq`, for the requests whose `seq` is among `seqs`."""
     rows = requests.filter(pc.is_in(requests["seq"], pa.array(seqs, pa.int64()))).to_pylist()
     return {row["seq"]: request_object(row) for row in rows}
 

@@ -40,7 +40,7 @@ HEART_BEAT, UNREGISTER_CLIENT, CLOSED = "HEART_BEAT", "UNREGISTER_CLIENT", "CLOS
 # limits of unanswered requests and of answers without a request in memory; a broker holds at most some thousands of pulls of a connection
 PENDING_MAX: Final = 1 << 16
 ANSWERS_AHEAD_MAX: Final = 1 << 10
-_AHEAD_MICROS: Final = 1_000_000  # an answer may precede its request in the file by so much; captures mix up only close packets
+_AHEAD_MICROS: Final = 1_000_000  # most by which an answer may precede its request in the file; captures mix up only close packets
 _FRAMES_A_PACKET: Final = 1 << 20
 _WAITED_MICROS: Final = 20_000  # a pull that took longer was held: workers are faster
 _WANTED: Final = PULL_CODES | {
@@ -313,7 +313,7 @@ def _answer_of(frame: Frame) -> _Answer:
 
 def _with_answer(pending: _Pending, answer: _Answer) -> Iterator[tuple[str, Row]]:
     if pending.code == RequestCode.LITE_PULL_MESSAGE and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-        return  # a broker 4.9 knows no such pulls
+        return  # a broker 4.9 does not know lite pulls
     if pending.code in PULL_CODES:
         for row in pending.rows:
             yield from _pulled(row | _recorded(answer) | {"held": _was_held(row, answer)})
@@ -346,7 +346,8 @@ def _recorded(answer: _Answer) -> Row:
 def _was_held(row: Row, answer: _Answer) -> bool:
     """Whether the broker held the pull.
 
-    A pull with the suspend bit was held if it found no message, found a message that was stored after the pull, or took _WAITED_MICROS.
+    A pull with the suspend bit was held if it found no message, or if its first message was stored after the pull. If no message of the
+    answer can be read, the time decides: it was held if it took _WAITED_MICROS. A pull whose offset moved was not held.
     """
     if not (row["sysFlag"] or 0) & PullSysFlag.SUSPEND:
         return False

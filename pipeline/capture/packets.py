@@ -27,8 +27,8 @@ _SWAPPED = {dpkt_pcap.PMUDPCT_MAGIC, dpkt_pcap.PMUDPCT_MAGIC_NANO, dpkt_pcap.PAC
 _MODIFIED = {dpkt_pcap.MODPCAP_MAGIC, dpkt_pcap.PACPDOM_MAGIC}
 _MILLION = 1_000_000
 _BLOCK_HEAD = 8
-_SEARCHED = 1 << 16  # bytes that are searched at a time for the next record, and that are read at least
-_FIRST_STRETCH = 256  # of these bytes; after one damaged record, the next one is near
+_SEARCHED = 1 << 16  # bytes that are searched at a time for the next record; also the least size of a read
+_FIRST_STRETCH = 256  # bytes that are searched first; after one damaged record, the next one is near
 _RECORD_HEAD = 16  # bytes of a record's time and sizes
 _YEAR = 366 * 86_400
 
@@ -81,14 +81,14 @@ class _Reading:
         return found
 
     def peek(self, size: int) -> memoryview:
-        """The bytes that `read` gives, which stay the next ones."""
+        """The bytes that `read` would give, without reading past them."""
         self._hold(size)
         return memoryview(self._held)[self._begin : self._begin + size]
 
     def _hold(self, size: int) -> None:
         left = len(self._held) - self._begin
         if left < size and not self._is_read:
-            # at least _SEARCHED bytes, so that few reads copy what is held: a search holds a megabyte
+            # at least _SEARCHED bytes, because each read copies the held bytes: a search holds a megabyte
             wanted = max(size - left, _SEARCHED)
             more = self.source.read(wanted)
             self._held, self._begin, self._is_read = self._held[self._begin :] + more, 0, len(more) < wanted
@@ -117,10 +117,10 @@ def read_packets(source: Source, path: str) -> Iterator[Packet | Bad]:
 
 
 def with_a_packet(found: Iterable[Packet | Bad], path: str) -> Iterator[Packet | Bad]:
-    """The packets and unreadable parts `found` in a capture file, which must not be unreadable parts alone.
+    """Pass on the packets and unreadable parts `found` in a capture file; check that not all of them are unreadable.
 
     Raises:
-        StoreError: after the last part, if there was no packet among them; a file without any part, of a silent wire, is no error.
+        StoreError: after the last part, if all parts are unreadable. A file without any part, from a silent wire, is no error.
     """
     first: Bad | None = None
     has_packet = False
@@ -186,9 +186,9 @@ def _after_bad_record(reading: _Reading, record: struct.Struct, before: int | No
 
 
 def _places(window: memoryview, end: int, record: struct.Struct, before: int | None, fraction: int) -> Iterator[int]:
-    """The positions before `end` at which a record may begin: its header and, where it is in the window, the next one are plausible.
+    """The positions before `end` at which a record may begin: its header is plausible, and so is the next one if the window has it.
 
-    They are looked for in ever longer stretches of many positions at once: one by one, a megabyte of garbage would take a second.
+    Many positions are tested at once, in ever longer stretches: one by one, a megabyte of garbage would take a second.
     """
     headers = len(window) - _RECORD_HEAD + 1  # positions at which a header fits in
     if headers <= 0:

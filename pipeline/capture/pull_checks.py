@@ -1,7 +1,7 @@
 """Apply the broker's checks to captured pulls: each is refused with a code, or has the filter that the broker gives to the store.
 
 Broker source (4.9.3): PullMessageProcessor.processRequest, up to the store; the checks are in udfs.broker.pull_message_processor.
-Rule: topics and groups are those of the import; the registration is that of the pull's moment (see registrations).
+Rule: topics and groups are those of the import; the registration is the one at the time of the pull (see registrations).
 Surprise: an expression that does not compile filters nothing. Neither does a class filter.
 """
 
@@ -61,7 +61,7 @@ _REGISTERED = (
 PULL_COLUMNS = (*_HEADER, *_REGISTERED)
 TOPIC_COLUMNS = ("readQueueNums", "perm")
 GROUP_COLUMNS = ("consumeEnable", "consumeBroadcastEnable")
-# fields of which the checks use only whether they are NULL
+# fields for which the checks look only at whether they are NULL
 _ONLY_THERE = {"queueOffset", "maxMsgNums", "commitOffset", "suspendTimeoutMillis"}
 
 

@@ -28,7 +28,7 @@ class CapturedPacket(NamedTuple):
 class StreamPiece(NamedTuple):
     """Consecutive bytes of the stream from `offset` on, or `lost` bytes, without `data`.
 
-    `packet` is the packet with which the bytes could be read.
+    `packet` is the packet after which the bytes could be read.
     """
 
     offset: int
@@ -123,7 +123,7 @@ class Reassembly:
         return pieces
 
     def _lose_hole(self) -> list[StreamPiece]:
-        """Count the first hole as lost; gives it and the pieces after it, which are dated by the packets that brought them."""
+        """Count the first hole as lost; gives the hole and the pieces after it."""
         first = self._waiting[0]
         hole = StreamPiece(self.next, b"", first.offset - self.next, first.packet)
         self.next = first.offset

@@ -2,7 +2,7 @@
 
 Broker source (4.9.3): DefaultMessageStore.getMessage, up to the scan; CleanCommitLogService raises the minimum.
 Rule: a store shows only its present minimum, that of its first commit log file. Former minimums are only in the captured answers. Another
-minimum changes an answer only where no entry is read, and then the bounds alone give the answer.
+minimum changes an answer only if no entry is read, and then the bounds alone give the answer.
 Surprise: pulls below the store's present minimum were answered from files that are deleted; such an answer cannot be computed.
 """
 
@@ -22,7 +22,7 @@ MINIMUM_FUNCTIONS = ("pull_status", "correct_offset", "response_code")
 
 
 def from_deleted_files(relations: Relations) -> int:
-    """The number of captured `pulls` whose offset their queue still had when they were answered, and lies below its minimum now.
+    """The number of captured `pulls` whose offset was in their queue when they were answered, but is below its minimum now.
 
     `relations` has the pulls, and the broker's `queues`.
     """
@@ -34,7 +34,7 @@ def from_deleted_files(relations: Relations) -> int:
 
 
 def with_recorded_minimum(answers: DataFrame, settings: PullSettings) -> DataFrame:
-    """The store's answers, as they are with `recordedMinOffset` as the minimum of the queue where it is not NULL."""
+    """The store's answers, corrected as if `recordedMinOffset` were the queue's minimum, if it is not NULL."""
     require_functions(answers.sparkSession)
     return answers.selectExpr(*minimum_columns(answers.columns, settings))
 

@@ -147,7 +147,7 @@ def _json(name: str) -> Column:
 
 
 def _response(options: ReplayOptions) -> Column:
-    """The answer as JSON: the store's answer with `code` and `bodySha256`, or only these two where the store has no answer."""
+    """The answer as JSON: the store's answer with `code` and `bodySha256`, or only these two if the store has no answer."""
     more = F.to_json(F.struct("code", "bodySha256"))
     of_store = response_json(messages=F.col("messages") if options.messages else None)
     both = F.concat(F.regexp_replace(of_store, r"\}$", ","), F.regexp_replace(more, r"^\{", ""))

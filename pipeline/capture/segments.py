@@ -77,7 +77,7 @@ class Segment(NamedTuple):
 
 
 def segment_of(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segment | Bad | None:
-    """The TCP segment in a packet, None where it has another protocol; `names` caches the texts `address:port` by address and port."""
+    """The TCP segment in a packet, None if it has another protocol; `names` caches the texts `address:port` by address and port."""
     return plain_segment(packet, names) or any_segment(packet, names)
 
 
@@ -99,7 +99,7 @@ def any_segment(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segment 
     if not isinstance(layer, ip.IP | ip6.IP6):
         return Bad(packet.position, bad, packet.data[:RAW_BYTES_MAX]) if bad else None
     inner = layer.data
-    if getattr(layer, "p", None) != ip.IP_PROTO_TCP:  # dpkt tells no protocol of what IPv6 encrypts
+    if getattr(layer, "p", None) != ip.IP_PROTO_TCP:  # dpkt gives no protocol for a packet that IPv6 encrypts
         return None
     if not isinstance(inner, tcp.TCP):
         return Bad(packet.position, "expected a whole TCP header, found a part of it, or a fragment", packet.data[:RAW_BYTES_MAX])
@@ -115,7 +115,7 @@ def _segment(packet: Packet, source: str, target: str, numbers: tuple[int, int, 
 
 
 def _internet_layer(packet: Packet) -> tuple[Any, str]:
-    """The IP packet in a packet, or None; and the error where an IP packet cannot be read."""
+    """The IP packet in a packet, or None; and an error text if an IP packet cannot be read, else an empty one."""
     kind = _LINKS.get(packet.link_type)
     if packet.link_type in _RAW_IP:
         kind = ip6.IP6 if packet.data[:1] >= _IPV6_FIRST else ip.IP

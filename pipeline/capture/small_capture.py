@@ -24,19 +24,19 @@ def read_small_capture(
     progress: Callable[[str], None],
     tell: Callable[[str], None],
 ) -> Captured | None:
-    """Read a capture into a lake without Spark, where it is small and the driver can write the lake's tables.
+    """Read a capture into a lake without Spark, if it is small and the driver can write the lake's tables.
 
     Args:
         lake_root: directory or URI of the lake.
-        broker: as of `broker_of`.
+        broker: `name` of `broker_of`.
         path: path or URI of the capture.
         run_id: id of this run.
         now: returns the time of the wall clock.
         progress: called with a line for each step.
-        tell: called with a line that says who reads, and why it is Spark.
+        tell: called with a line: that the driver reads, or why Spark does.
 
     Returns:
-        The result; None where Spark has to read: nothing of this run is visible then.
+        The result; None if Spark has to read: nothing of this run is visible then.
 
     Raises:
         StoreError, LakeError: as `run_capture`.

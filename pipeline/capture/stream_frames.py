@@ -21,7 +21,7 @@ from store_format.remoting.frame import FRAME_MAX_LENGTH, HEADER_START, LENGTH_F
 from store_format.remoting.frame_columns import MAX_FRAMES, FrameColumns, frame_columns, frame_starts
 from store_format.remoting.frame_search import find_frame
 
-_BAD_IN_A_ROW = 16  # after so many bad frames, the stream is searched for the next frame
+_BAD_IN_A_ROW = 16  # after this many bad frames, the stream is searched for the next frame
 _HEADER_SHOWN = 512
 _HELD_MAX = 2 * FRAME_MAX_LENGTH
 _NOT_CAPTURED = "expected all bytes of the stream, found that some were not captured"
@@ -108,7 +108,7 @@ class FrameStream:
                     yield self._skipped_stretch()
                 buffer = buffer[at:]
             holes = [(first - self._start, after - self._start) for first, after in self._holes]
-            # frames with lost bytes are no sign that the stream has others than frames
+            # bad frames with lost bytes do not show that the stream has something else than frames
             bad_in_a_row = None if holes else _BAD_IN_A_ROW
             columns = frame_columns(buffer, max_frames=_frames_before_blind(buffer, holes), bad_in_a_row=bad_in_a_row)
             damaged = _damaged(columns, holes)
@@ -200,18 +200,18 @@ def _damaged(columns: FrameColumns, holes: list[tuple[int, int]]) -> dict[int, b
 
 
 def _frames_before_blind(buffer: Bytes, holes: list[tuple[int, int]]) -> int:
-    """The number of frames to read: each four bytes of a hole look like an empty frame, and to refuse one takes as long as to read one."""
+    """The number of frames before a lost length field: four bytes of a hole look like an empty frame, and refusing many takes long."""
     blind = _blind(frame_starts(buffer), holes) if holes else None
     return MAX_FRAMES if blind is None else blind[0]
 
 
 def _blind(starts: NDArray[np.int64], holes: list[tuple[int, int]]) -> tuple[int, int] | None:
-    """Row and start of the first frame whose length field has lost bytes; None where there is none.
+    """Row and start of the first frame whose length field has lost bytes; None if there is none.
 
-    `starts` are those of all frames, the incomplete one after the last of them counts, too.
+    `starts` are the starts of all frames, and of the incomplete frame after them.
     """
     for first, after in holes:
-        row = int(np.searchsorted(starts, first - LENGTH_FIELD, side="right"))  # first start of less than a length field before the hole
+        row = int(np.searchsorted(starts, first - LENGTH_FIELD, side="right"))  # first start less than a length field before the hole
         if row < len(starts) and starts[row] < after:
             return row, int(starts[row])
     return None
