@@ -1,4 +1,4 @@
-"""Checks of the files that a command line names, before anything is started that takes seconds."""
+"""Checks of the files that a command line names, before the start of anything that takes seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.fs as pafs
 from pipeline.files.store_files import StoreFiles, filesystem_of, is_uri, local_path
 from store_format.errors import UnusableInputError, first_line
 
-# what pyarrow and hdfs-native open; S3 is checked before
+# schemes that pyarrow and hdfs-native open; S3 is checked before
 _REMOTE = {"hdfs", "viewfs", "gs", "gcs", "abfs", "abfss"}
 _ANSWER_SECONDS = 15
 _OPENED = ("s3", "s3a", "hdfs", "viewfs", "gs", "gcs", "abfs", "abfss", "file")
@@ -23,14 +23,14 @@ class GivenFileError(UnusableInputError, ValueError):
 
 
 def require_scheme(option: str, uri: str) -> None:
-    """Check that something opens URIs of this scheme, and that it answers within seconds.
+    """Check that a library opens URIs of this scheme, and that the file system answers within seconds.
 
     Args:
         option: name of the option or argument, for the error.
         uri: the URI.
 
     Raises:
-        GivenFileError: nothing opens them, or it does not answer.
+        GivenFileError: no library opens such URIs, or the file system does not answer.
         HdfsError: the name node does not answer.
     """
     scheme = _scheme(uri)
@@ -47,7 +47,7 @@ def _scheme(path: str) -> str:
 
 
 def _require_answer(option: str, uri: str) -> None:
-    """Check that the file system of a URI answers; libraries try for minutes, so a thread asks, which ends with the process."""
+    """Check that the file system of a URI answers; libraries try for minutes, so a daemon thread asks, which ends with the process."""
     found: list[Exception | None] = []
 
     def ask() -> None:

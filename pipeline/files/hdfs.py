@@ -1,7 +1,7 @@
 """Opens HDFS as a file system of pyarrow, with hdfs-native; pyarrow's own way needs Hadoop's native library and a JVM in each process.
 
-hdfs-native reads core-site.xml and hdfs-site.xml in the folder HADOOP_CONF_DIR, as Spark's JVM does. This module is imported only where a
-path is on HDFS, as hdfs-native is an optional package.
+hdfs-native reads core-site.xml and hdfs-site.xml in the folder HADOOP_CONF_DIR, as Spark's JVM does. This module is imported only if a
+path is on HDFS, because hdfs-native is an optional package.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hdfs_native.fsspec import HdfsFileSystem
 from store_format.errors import UnusableInputError
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-# of the first look: without them, a name node that is not there is tried for minutes
+# settings of the first request: without them, the client tries a missing name node for minutes
 _FEW_TRIES = {
     "dfs.client.failover.max.attempts": "2",
     "dfs.client.failover.sleep.base.millis": "200",
@@ -31,7 +31,7 @@ class HdfsError(UnusableInputError, ValueError):
 
 
 class _Files(HdfsFileSystem):
-    """hdfs-native's files with times, with any characters in names, and with a move that replaces a file, as pyarrow's others do."""
+    """hdfs-native's file system with times, any characters in names, and a move that replaces a file, as pyarrow's file systems have."""
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
@@ -49,7 +49,7 @@ def hdfs_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     """HDFS as a file system of pyarrow, and the path of a URI hdfs://HOST:PORT/PATH inside it.
 
     Raises:
-        HdfsError: it does not answer.
+        HdfsError: HDFS does not answer.
     """
     authority = urlsplit(uri).netloc
     return _opened(authority), uri.removeprefix(f"hdfs://{authority}") or "/"
@@ -60,7 +60,7 @@ def _opened(authority: str) -> pafs.FileSystem:
     at = f"hdfs://{authority}"
     try:
         Client(at, _FEW_TRIES).get_file_info("/")
-        # as it stands: the name of a name service has its case, an IPv6 address its brackets
+        # the authority unchanged: a name service keeps its case, an IPv6 address its brackets
         return pafs.PyFileSystem(pafs.FSSpecHandler(_Files(authority, skip_instance_cache=True)))
     except (OSError, RuntimeError, ValueError) as error:
         hint = "give hdfs://HOST:PORT, or a name service of hdfs-site.xml in HADOOP_CONF_DIR"

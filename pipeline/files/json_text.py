@@ -1,4 +1,4 @@
-"""JSON for files in UTF-8, whatever texts a line of a file has."""
+"""Makes JSON that UTF-8 can write, from any text of a file."""
 
 from __future__ import annotations
 

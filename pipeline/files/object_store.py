@@ -26,7 +26,7 @@ _CREDENTIALS = (_KEY, _SECRET, _TOKEN)
 # settings of a profile by which Amazon's own libraries get keys elsewhere
 _FETCHED = ("credential_process", "sso_session", "sso_start_url", "role_arn")
 _ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_REGION", "AWS_DEFAULT_REGION")
-# a setting of Hadoop's S3A -> the variable that says the same
+# a setting of Hadoop's S3A -> the variable with the same meaning
 _OF_HADOOP = {
     "fs.s3a.access.key": _KEY,
     "fs.s3a.secret.key": _SECRET,
@@ -38,29 +38,29 @@ _HADOOP, _ENCRYPTED = "spark.hadoop.", "fs.s3a.connection.ssl.enabled"
 # credentials and place of one bucket, which Hadoop alone understands
 _OF_BUCKET = re.compile(r"spark\.hadoop\.fs\.s3a\.bucket\..+\.(?:access\.key|secret\.key|session\.token|endpoint|endpoint\.region)$")
 _ANY_BUCKET = "give fs.s3a.access.key and the like, which hold for all buckets of a command"
-# a secret of any file system of Hadoop, also one of a bucket; the name of an account of Azure follows its secrets
+# a secret of any file system of Hadoop, also of one bucket; with Azure, the account's name follows the secret's name
 _LAST_WORD = r"(?:.+\.)?(?:key|password|secret|token)"
 _SECRET_NAME = re.compile(rf"spark\.hadoop\.(?P<name>fs\.{_LAST_WORD}|fs\.azure\.{_LAST_WORD}\..+)")
 # servers with an endpoint of their own take any region
 _ANY_REGION = "us-east-1"
-# seconds until a connection stands, and until a request without progress ends; tries of a request, of the first one and of the others
+# seconds to connect; seconds until a request without progress ends; tries of the first request; tries of the others
 _CONNECT_SECONDS, _REQUEST_SECONDS, _FIRST_TRIES, _TRIES = 3, 60, 2, 5
 _REFUSED = re.compile(r"ACCESS_DENIED|SIGNATURE|INVALID_ACCESS_KEY|TOKEN|HTTP status 403|NotFound Message: No user")
 _NO_BUCKET = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket")
 
 
-# A file of less than 5 MB is one PUT then, instead of three requests. Errors in opening are raised by the
-# close. pyarrow 20 has no such option.
+# With this option, a file of less than 5 MB is one PUT instead of three requests, and the close raises the errors
+# of opening. pyarrow 20 does not have it.
 _ONE_PUT = {"allow_delayed_open": True} if int(pa.__version__.partition(".")[0]) >= 21 else {}
 
 
 class ObjectStoreError(UnusableInputError, ValueError):
-    """S3 cannot be reached, or refuses what is asked."""
+    """S3 cannot be reached, or refuses a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """Where S3 is, and with which credentials; None where the libraries decide.
+    """The endpoint, region and credentials of S3; None for a value that the libraries find.
 
     Attributes:
         endpoint: URL of a server; None for Amazon's.
@@ -77,12 +77,12 @@ class S3Access:
     token: str | None = field(repr=False)
 
     def variables(self) -> dict[str, str]:
-        """The environment variables that say the same."""
+        """The environment variables for these values."""
         values = {_KEY: self.key, _SECRET: self.secret, _TOKEN: self.token, _ENDPOINTS[0]: self.endpoint, _REGIONS[0]: self.region}
         return {name: value for name, value in values.items() if value}
 
     def delta_options(self) -> dict[str, str]:
-        """The storage options of deltalake. A commit of deltalake is a PUT that fails where the object exists, so only one run makes it."""
+        """The storage options of deltalake. A commit of deltalake is a PUT that fails if the object exists, so only one run makes it."""
         options = {"conditional_put": "etag", "max_retries": str(_TRIES), "retry_timeout": f"{_REQUEST_SECONDS} seconds"}
         options |= {"connect_timeout": f"{_CONNECT_SECONDS} seconds", "timeout": f"{_REQUEST_SECONDS} seconds"}
         if self.endpoint:
@@ -96,7 +96,7 @@ class S3Access:
         settings |= {"fs.s3a.connection.establish.timeout": f"{_CONNECT_SECONDS}s", "fs.s3a.attempts.maximum": str(_FIRST_TRIES)}
         settings |= {"fs.s3a.retry.limit": str(_TRIES), "fs.s3a.connection.request.timeout": f"{_REQUEST_SECONDS}s"}
         if self.endpoint:
-            # a server that is no Amazon's seldom has a name for each bucket
+            # servers other than Amazon's seldom have a name for each bucket
             settings |= {"fs.s3a.endpoint": self.endpoint, "fs.s3a.path.style.access": "true"}
             settings[_ENCRYPTED] = str(not self.endpoint.startswith("http://")).lower()
         return settings | ({"fs.s3a.endpoint.region": self.region} if self.region else {})
@@ -137,7 +137,7 @@ def require_keys(path: str) -> None:
     """Check that a lake on S3 can be written to with the credentials of this process: obstore knows keys and roles, but no profiles.
 
     Raises:
-        ObjectStoreError: the profile has no keys, and says where to get some.
+        ObjectStoreError: the profile has no keys, only a way to get some.
     """
     if s3_access().key is None:
         of_profile = _profile(os.environ.get("AWS_PROFILE"), *_profile_files())
@@ -158,7 +158,7 @@ def _profile_files() -> tuple[str, str]:
 
 @cache
 def _profile(name: str | None, credentials: str, config: str) -> Mapping[str, str]:
-    """The values of a profile in the two files of Amazon's tools; those of `default` where no name is given."""
+    """The values of a profile in the two files of Amazon's tools; those of `default` if no name is given."""
     found: dict[str, str] = {}
     wanted = name or "default"
     for path, section in ((config, wanted if wanted == "default" else f"profile {wanted}"), (credentials, wanted)):
@@ -179,7 +179,7 @@ def _profile(name: str | None, credentials: str, config: str) -> Mapping[str, st
 
 
 def take_settings(conf: Mapping[str, str]) -> dict[str, str]:
-    """Make variables of this process of the settings fs.s3a.* that all libraries need; gives the other settings of Spark.
+    """Set variables of this process to the settings fs.s3a.* that all libraries need; gives the other settings of Spark.
 
     The command line of a Java process, which every user of a machine can read, then has no credentials.
 
@@ -193,7 +193,7 @@ def take_settings(conf: Mapping[str, str]) -> dict[str, str]:
     if given:
         if missing := [_HADOOP + name for name, variable in _OF_HADOOP.items() if variable in {_KEY, _SECRET} - given.keys()]:
             raise ObjectStoreError(f"--conf {next(iter(given.values()))}: expected {missing[0]} beside it, found none; give both")
-        os.environ.pop(_TOKEN, None)  # it is of the keys of the environment
+        os.environ.pop(_TOKEN, None)  # it belongs to the keys of the environment
     for setting, variable in _OF_HADOOP.items():
         value = rest.pop(_HADOOP + setting, None)
         if value and setting == "fs.s3a.endpoint" and "://" not in value:
@@ -204,7 +204,7 @@ def take_settings(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_secrets(conf: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The settings of Spark that are no secrets of a file system, and those that are, with Hadoop's names."""
+    """The settings of Spark that are no secrets of a file system, and the secrets by Hadoop's names."""
     secrets = {name: found["name"] for name in conf if (found := _SECRET_NAME.fullmatch(name))}
     rest = {name: value for name, value in conf.items() if name not in secrets}
     return rest, {given: conf[name] for name, given in secrets.items()}
@@ -236,7 +236,7 @@ def require_bucket(path: str) -> None:
     """Check, within seconds, that S3 answers and that the bucket of a path on S3 can be listed.
 
     Raises:
-        ObjectStoreError: it does not answer, refuses the credentials, or has no such bucket.
+        ObjectStoreError: S3 does not answer, refuses the credentials, or has no such bucket.
     """
     access = s3_access()
     bucket = s3_path(path).removeprefix(S3).partition("/")[0]
@@ -252,7 +252,7 @@ def require_bucket(path: str) -> None:
 
 
 def _fault(text: str, bucket: str, access: S3Access) -> str | None:
-    """What an error of S3 means, as people say it; None for the one of a folder that is not there."""
+    """What an error of S3 means, in words for people; None for the error of a missing folder."""
     at = access.endpoint or f"Amazon's S3 in {access.region}"
     if "NETWORK_CONNECTION" in text:
         return f"expected S3 at {at}, found no answer; is the endpoint right?"

@@ -1,6 +1,6 @@
 """Opens the files of a store at a local path, or at a URI that pyarrow.fs knows.
 
-Names inside a store are untrusted: errors are a link out of the store, a link to a folder, and a name that is no plain file name.
+Names inside a store are untrusted. A link out of the store, a link to a folder, and a name that is no plain file name are errors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from store_format.errors import ConfigFileError, NotAStoreError, StoreError
 from store_format.files.files import Entry, FilePath
 from store_format.store_paths import CONFIG, STORE_FOLDERS
 
-if TYPE_CHECKING:  # with numba, which takes 0.3 s
+if TYPE_CHECKING:  # these modules import numba, which takes 0.3 s
     from store_format.big_endian import Bytes
     from store_format.files.changed_files import FileChange
 
@@ -43,7 +43,7 @@ def require_local(path: str) -> None:
     """Check that a path is local.
 
     Raises:
-        StoreError: it is a URI.
+        StoreError: the path is a URI.
     """
     if is_uri(path):
         raise StoreError(path, "a local path", "a URI", hint="copy the file to this machine, or from it")
@@ -78,7 +78,7 @@ def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
 
 
 def file_size(path: str) -> int | None:
-    """The bytes of the file at a path or URI; None where there is none."""
+    """The bytes of the file at a path or URI; None if there is none."""
     filesystem, inside = filesystem_of(path)
     size: int | None = filesystem.get_file_info(inside).size
     return size
@@ -97,7 +97,7 @@ def refuse_pipe(path: str) -> None:
     """Check that a local path is no pipe, socket or device: opening one waits without end, or gives its bytes only once.
 
     Raises:
-        OSError: it is one.
+        OSError: the path is one.
     """
     if not is_uri(path) and filesystem_of(path)[0].get_file_info(local_path(path)).type == pafs.FileType.Unknown:
         raise OSError(errno.ESPIPE, "a pipe or a device, whose bytes can be read only once; write them to a file first", path)
@@ -189,7 +189,7 @@ class StoreFiles:
         return Entry(name.name, name.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
 
     def _check_link(self, path: str) -> None:
-        """Refuse a link that leads out of the store, and one to a folder: links that meet again make endless paths of few folders."""
+        """Refuse a link that leads out of the store, and a link to a folder: such links can form a circle, which has endless paths."""
         target = os.path.realpath(path)
         root = os.path.realpath(self.root)
         if os.path.commonpath((target, root)) != root:
@@ -216,7 +216,7 @@ class StoreFiles:
         return self.content(*path)
 
     def writable(self, path: FilePath) -> Bytes:
-        """All bytes of a file, to be written to in memory alone."""
+        """All bytes of a file, for changes in memory only; the file stays as it is."""
         content = self.content(*path)
         if not self.is_mapped(*path) or not len(content):
             return content.copy()
@@ -291,11 +291,11 @@ class StoreFiles:
             raise StoreError(path, "a file that can be read", str(error.strerror or error)) from error
 
     def head(self, length: int, *parts: str) -> bytes | None:
-        """The first `length` bytes of a file, None where there is none; the rest of the file is not read."""
+        """The first `length` bytes of a file, None if there is none; the rest of the file is not read."""
         return self.part(0, length, *parts).tobytes() if self.has(parts) else None
 
     def read_config(self, name: str) -> bytes | None:
-        """The bytes of a file under config/, None where there is none.
+        """The bytes of a file under config/, None if there is none.
 
         Raises:
             ConfigFileError: the file is longer than CONFIG_BYTES_MAX.

@@ -12,6 +12,6 @@ def unpack(archive: tarfile.TarFile, folder: Path, members: Iterable[tarfile.Tar
 
     Python before 3.11.4, for example on Debian 12, does not have the argument `filter` and the filters.
     """
-    # an attribute, which these versions ignore; they refuse the argument
+    # set as an attribute: Python without filters ignores it, but would refuse the argument
     archive.extraction_filter = getattr(tarfile, "data_filter", None)
-    archive.extractall(folder, members)  # noqa: S202 - filtered by the line above where there are filters
+    archive.extractall(folder, members)  # noqa: S202 - filtered by the line above if there are filters

@@ -19,9 +19,9 @@ _TEMPORARY = ".pullsim-"
 def whole_folder(path: str, run_id: str) -> Iterator[str]:
     """A new folder in a temporary folder; at the end it becomes `path`, after an error it is removed. A kill leaves it where it is.
 
-    The temporary folder is beside `path`, and the new folder is renamed at the end. Where `path` is an empty folder, the temporary folder
-    is in it, and the contents of the new folder are moved up at the end. So `path` may be a folder that cannot be replaced, such as a
-    mounted volume or the current folder of a shell, and keeps its owner and mode.
+    The temporary folder is beside `path`, and the new folder is renamed at the end. If `path` is an empty folder, the temporary folder
+    is in it, and the contents of the new folder are moved up at the end. So `path` may be a folder that cannot be replaced, for example
+    a mounted volume or the current folder of a shell, and keeps its owner and mode.
 
     Args:
         path: name for a new local folder; one that exists must be empty.
@@ -63,7 +63,7 @@ def whole_folder(path: str, run_id: str) -> Iterator[str]:
 
 
 def _move_up(folder: str, target: str, temporary: str) -> None:
-    """Move all that is in a folder to `target`, where nothing but the temporary folder may be."""
+    """Move the contents of a folder to `target`, which may have nothing else than the temporary folder."""
     if set(os.listdir(target)) - {os.path.basename(temporary)}:
         raise FileExistsError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), target)
     for name in os.listdir(folder):
