@@ -35,7 +35,7 @@ _OF_HADOOP = {
     "fs.s3a.endpoint.region": _REGIONS[0],
 }
 _HADOOP, _ENCRYPTED = "spark.hadoop.", "fs.s3a.connection.ssl.enabled"
-# credentials and place of one bucket, which Hadoop alone understands
+# credentials and endpoint of one bucket, which only Hadoop understands
 _OF_BUCKET = re.compile(r"spark\.hadoop\.fs\.s3a\.bucket\..+\.(?:access\.key|secret\.key|session\.token|endpoint|endpoint\.region)$")
 _ANY_BUCKET = "give fs.s3a.access.key and the like, which hold for all buckets of a command"
 # a secret of any file system of Hadoop, also of one bucket; with Azure, the account's name follows the secret's name

@@ -108,7 +108,7 @@ class Growth:
     def broker_row(self, row: Mapping[str, Any], least: int, end: int, newest: int | None, *, with_timer: bool) -> pa.Table:
         """The row of broker for a log from offset `least` to `end`, whose greatest store timestamp is at least `newest`, ms.
 
-        `row` is the present one; `with_timer` says whether the timer's files are read again with it.
+        `row` is the broker's present row; `with_timer` is whether the same batch reads the timer's files again.
         """
         known = row["maxPhyOffset"] if row["followedFrom"] is None else row["followedFrom"]
         changes = {

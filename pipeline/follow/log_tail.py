@@ -182,7 +182,7 @@ class LogTail:
                 return
 
     def _walks(self, start: int) -> Iterator[tuple[MappedFile, Bytes, Positions, int, bool]]:
-        """Runs of records from `start` on: file, its bytes, positions, end of the last record, whether another one has begun after it."""
+        """Runs of records from `start` on: file, its bytes, positions, end of the last record, whether more follows it."""
         for file in self.files():
             if file.end <= start:
                 continue
