@@ -1,7 +1,7 @@
 """The versions of the broker whose rules are known, and the form in which a rule that differs between them is written down.
 
 A rule that differs is a `Rule`: a table of its variants, each with the version since which it holds and its place in the broker's source.
-The rules stand in the room of their subject; code takes the values of one version, and never asks for the version itself.
+Each rule stands in the room of its subject. Code takes the values of one version, and never tests the version itself.
 """
 
 from __future__ import annotations

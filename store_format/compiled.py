@@ -1,4 +1,4 @@
-"""numba's compiler as this project uses it: no GIL, and a cache on disk where there is a place for one.
+"""numba's compiler as this project uses it: no GIL, and a cache on disk if there is a place for one.
 
 Executors often import the package from an archive, under a user without a home directory. numba then finds no place for its cache and
 raises at import or at the first call. Here the function is compiled without a cache instead, which takes about a second.
@@ -33,7 +33,7 @@ def bare(function: F) -> F:
 def inner(function: F) -> F:
     """Compile `function` as `bare` does, for callers that are compiled only: a call from Python ends the process.
 
-    Without the way in from Python, which takes every array of a large tuple apart, the loop of simulations compiles in two thirds of the
+    Without the entry point for Python, which unpacks every array of a large tuple, the loop of simulations compiles in two thirds of the
     time.
     """
     return _compiled(function, _BARE | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True})

@@ -14,11 +14,11 @@ EXIT_CODE_NOTE = "pullsim: exit code 2"
 _CLASS = r"(?:\w+\.)+\w+: "
 _QUOTED = re.compile(rf"^{_CLASS}(?P<text>.*\n(?:(?!{_CLASS}).*\n)*?)\s*{re.escape(EXIT_CODE_NOTE)}$", re.MULTILINE)
 
-# user and password of a URI, also where a secret of S3 has slashes, and the parameters of one of a file system
+# user and password of a URI (a secret of S3 may have slashes), and the parameters of a URI
 _USER = re.compile(r"\b(?:s3[an]?://(?P<keys>[^\s/@:]*:[^\s@]*)|(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^\s/@?#]+))@", re.IGNORECASE)
 _PARAMETERS = re.compile(r"(?<=://)[^\s?]*\?[^\s?/]+=\S*")
 _VALUE = re.compile(r"(?<==)[^&\s'\"]*[^&\s'\":,;.)]")
-# file systems where a name alone before the @ is a container or a user
+# file systems in whose URIs a name alone before the @ is a container or a user
 _WITH_NAMES = {"abfs", "abfss", "wasb", "wasbs", "hdfs", "viewfs", "webhdfs"}
 _HIDDEN = "***"
 
@@ -27,7 +27,7 @@ SHOWN_MAX = 160
 
 
 def quoted_error(message: str) -> str | None:
-    """The text of the UnusableInputError that a worker raised, in the message that the driver gets; None where it raised none."""
+    """The text of the UnusableInputError that a worker raised, in the message that the driver gets; None if the worker raised none."""
     found = _QUOTED.search(message)
     return None if found is None else found["text"].strip()
 
@@ -43,7 +43,7 @@ def first_line(error: Exception) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """The text with *** in place of users and passwords of the URIs in it, wherever they stand, and of the values of their parameters."""
+    """The text with *** in place of each URI's user and password, everywhere in the text, and of the values of its parameters."""
     if "://" not in text:
         return text
     for found in _USER.finditer(text):
@@ -57,10 +57,10 @@ def shown(value: object) -> str:
     """A value from outside as an error's text shows it: short, and printable.
 
     Args:
-        value: bytes are shown as the text in UTF-8 that they are, anything else by its repr.
+        value: any value. Bytes are decoded as UTF-8 first; the repr of the text or value is shown.
 
     Returns:
-        SHOWN_MAX characters of the value, and `...` where it is longer. Characters that are not printable are escapes.
+        SHOWN_MAX characters of the value, and `...` if it is longer. Characters that are not printable are escapes.
     """
     if isinstance(value, bytes):
         value = value[: 4 * SHOWN_MAX + 1].decode("utf-8", "backslashreplace")
@@ -80,7 +80,7 @@ class UnusableInputError(Exception):
     """Input that cannot be used: a file, an option, a request, a lake.
 
     The error's text says where the input is, what was expected, what was found, and what to do; URIs in it are without credentials. Every
-    instance carries EXIT_CODE_NOTE as a note (PEP 678), so that the text of a traceback alone tells that the input is to blame.
+    instance carries EXIT_CODE_NOTE as a note (PEP 678), so that the text of a traceback alone shows that the input is to blame.
     """
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
@@ -98,7 +98,7 @@ class StoreError(UnusableInputError):
 
     Attributes:
         path: file or directory, as the user named it.
-        position: byte offset in that file, or None where the error is about the whole file.
+        position: byte offset in that file, or None if the error is about the whole file.
         expected: what should be there.
         found: what is there.
         hint: what to do about it, or an empty string.

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[T]):
-    """A table, the file it was read from, and the reason why it was not read from the main file (empty where it was)."""
+    """A table, the file it was read from, and the reason why it was not read from the main file (empty if it was)."""
 
     table: T
     source: Literal["main", "bak", "missing"]
@@ -92,7 +92,7 @@ def decode_topic_configs(text: bytes, path: str) -> cr.TopicConfigs:
 def decode_subscription_groups(text: bytes, path: str) -> cr.SubscriptionGroups:
     """The groups in the text of subscriptionGroup.json, without the broker's system groups (SubscriptionGroupManager.decode)."""
     source = ConfigText(text, path)
-    if text and not text.strip(BLANKS):  # fastjson fills this class alone without generated code, and refuses a blank text
+    if text and not text.strip(BLANKS):  # the only class that fastjson fills without generated code; it then refuses a blank text
         raise source.broken(Node(0, 0, None), "an object")
     tables, extra = _tables(source, "subscriptionGroupTable", "dataVersion")
     groups = {
@@ -154,7 +154,7 @@ def encode_consumer_filters(table: cr.ConsumerFilters, form: TextForm = FASTJSON
 
 
 def _tables(source: ConfigText, *names: str) -> tuple[dict[str, Node], str]:
-    """The members `names` of the file's object, of which the first is always there, and all other members as text."""
+    """The members `names` of the file's object, and all other members as text. The first of `names` is always in the result."""
     found: dict[str, Node] = {}
     extra: dict[str, str] = {}
     root = parse_json(source.text, source.path)

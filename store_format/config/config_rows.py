@@ -19,7 +19,7 @@ TOPIC_GROUP_SEPARATOR = "@"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataVersion:
-    """Version of a table; `timestamp` in ms, None where the file has none (the broker then takes the time of its clock)."""
+    """Version of a table; `timestamp` in ms, None if the file has none (the broker then takes the time of its clock)."""
 
     counter: int = 0
     timestamp: int | None = None
@@ -88,7 +88,7 @@ class ConsumerFilterData:
 class ConsumerOffset:
     """One committed offset: the queue offset of the next message for the group.
 
-    `topic` and `group` are None where the key `topicAtGroup` cannot be split (see split_topic_at_group).
+    `topic` and `group` are None if the key `topicAtGroup` cannot be split (see split_topic_at_group).
     """
 
     topicAtGroup: str
@@ -118,11 +118,11 @@ class ConsumerOffsets:
         return _by_queue(self.offsetTable)
 
     def pulled_by_queue(self) -> dict[tuple[str, str, int], int]:
-        """The offsets of the last pulls, as `by_queue`."""
+        """The offsets of the last pulls, in the form of `by_queue`."""
         return _by_queue(self.pullOffsetTable or {})
 
     def of_topics(self, topics: Collection[str]) -> ConsumerOffsets:
-        """The same without the offsets in queues of other topics."""
+        """Return the offsets in queues of `topics` only."""
 
         def kept(table: Mapping[str, Mapping[int, int]]) -> dict[str, Mapping[int, int]]:
             return {key: queues for key, queues in table.items() if (split_topic_at_group(key) or ("",))[0] in topics}
@@ -187,7 +187,7 @@ class ConsumerFilters:
 
 
 def split_topic_at_group(key: str) -> tuple[str, str] | None:
-    """Topic and group of a key of the offset table, None where the broker does not split the key.
+    """Topic and group of a key of the offset table, None if the broker does not split the key.
 
     whichTopicByConsumer and similar methods split the key at each `@`, drop empty parts at the end, and accept two parts; queryOffset joins
     topic and group again. They do not accept `a@`, `a@b@c` and `a`. They split `a@b@` into a topic and a group that queryOffset joins to

@@ -27,7 +27,7 @@ class TextForm:
 
     Attributes:
         escaped: matches a character that is written as an escape.
-        escape: format of the escape of a character that has no short one.
+        escape: format of the escape for a character that has no short escape.
         is_pretty: whether members with string keys start a line.
         on_lines: whether each member of a map with integer keys, and each item of a list of other values than integers, starts a line.
     """

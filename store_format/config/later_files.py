@@ -2,7 +2,7 @@
 
 Broker source (5.5.0): ConsumerOrderInfoManager, TimerMetrics, TransactionMetrics, TimerCheckpoint.
 Rule: consumerOrderInfo.json has the messages that an orderly POP holds; the metrics count messages that are pending, by their real topic.
-Surprise: the offsets of an order info are the first one, and then distances from it. timercheck is no JSON, and has 4096 bytes.
+Surprise: an order info has its first offset, then the distance of each further offset from it. timercheck is no JSON, and has 4096 bytes.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class OrderInfo:
     """What an orderly POP of one queue holds; times in ms.
 
     Attributes:
-        topic: None where the key cannot be split into topic and group.
-        group: likewise.
-        queue_id: of the queue.
+        topic: the queue's topic, None if the key cannot be split into topic and group.
+        group: the consumer group, None in the same case.
+        queue_id: the queue's number.
         pop_time: when the messages were given out.
-        invisible_time: for how long; None where the file has none.
+        invisible_time: how long the messages stay invisible; None if the file does not say.
         offsets: queue offsets of the messages.
-        last_consume_timestamp: when the last of them was given out or acknowledged.
-        commit_bits: bit n is set where the message at place n of `offsets` was acknowledged.
+        last_consume_timestamp: when one of the messages was last given out or acknowledged.
+        commit_bits: bit n is set if the message at place n of `offsets` was acknowledged.
         text: the object in the file.
     """
 
@@ -70,7 +70,7 @@ def decode_order_infos(text: bytes, path: str) -> tuple[OrderInfo, ...]:
     """The order infos in the text of consumerOrderInfo.json.
 
     Raises:
-        ConfigFileError: the text is none of a broker's.
+        ConfigFileError: no broker writes this text.
     """
     source = ConfigText(text, path)
     found = []
@@ -113,7 +113,7 @@ def decode_timer_checkpoint(raw: bytes) -> dict[str, int]:
 
 
 def _members_of(source: ConfigText, name: str) -> list[tuple[str, Node, Node]]:
-    """The members of the object that is the member `name` of the file's object; none where there is none."""
+    """The members of the object under `name` in the file's object; an empty list if there is no such object."""
     root = parse_json(source.text, source.path)
     tables = [value for member, _, value in members(root, source) if member == name] if root.value is not None else []
     return [one for table in tables if table.value is not None for one in members(table, source)]

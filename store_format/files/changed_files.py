@@ -70,7 +70,7 @@ class FileChange:
             stop: position past the last byte, cut to the changed file's length.
 
         Returns:
-            A slice of `base` where no range overlaps [start, stop), else a copy of these bytes.
+            A slice of `base` if it has all of [start, stop) unchanged, else a copy of these bytes.
         """
         stop = min(stop, self.length)
         touched = [item for item in self.ranges if item[0] < stop and item[0] + len(item[1]) > start]
@@ -115,7 +115,7 @@ class ChangedFiles:
         return sorted(found.values(), key=lambda entry: entry.name)
 
     def create(self, path: FilePath, length: int) -> None:
-        """Open a file that nobody has opened: zeros, but for one that lies there unnoticed, which keeps its bytes."""
+        """Create a file of `length` zeros. A file that the store has under this path keeps its bytes and is only extended."""
         if path not in self.deleted and self._stored.has(path):
             self.set_length(path, length)
             return
@@ -141,14 +141,14 @@ class ChangedFiles:
         self._change(path).write(at, data)
 
     def window(self, path: FilePath, at: int, length: int) -> Bytes:
-        """Bytes [at, at + length) of a file, which are written when they are assigned to."""
+        """Bytes [at, at + length) of a file; assigning to them changes the file."""
         change = self._change(path)
         data = np.array(change.lay_over(self._base(path, change), at, at + length))
         change.write(at, data)
         return data
 
     def writable(self, path: FilePath) -> Bytes:
-        """All bytes of a file as it is now, to be written to; the file changes when they are written back."""
+        """All bytes of a file as it is now, writable in memory; the file changes only when they are given to `write`."""
         return self.content(path).copy() if path in self.changes else self._stored.writable(path)
 
     def _change(self, path: FilePath) -> FileChange:
@@ -157,7 +157,7 @@ class ChangedFiles:
         return self.changes[path]
 
     def content(self, path: FilePath) -> Bytes:
-        """All bytes of a file with its changes; a copy only where the file was changed."""
+        """All bytes of a file with its changes; a copy only if the file was changed."""
         change = self.changes.get(path)
         if change is None:
             return self._stored.stored(path)

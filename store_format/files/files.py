@@ -1,6 +1,6 @@
-"""What the files of a store are to the code that works on them: they may lie on a disk, or over a store that is only read.
+"""The protocols of a store's files: files on a disk, or changes laid over a store that is only read.
 
-Rule: a file has the path of names below the store. What is asked of files is asked of all kinds of them in the same words.
+Rule: a file's path is the tuple of names below the store. All kinds of files have the same methods.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class StoredFiles(Protocol):
         """Path of a file or folder as people know it, for messages."""
 
     def entries(self, path: FilePath) -> list[Entry]:
-        """The names in a folder, sorted; empty where it does not exist."""
+        """The names in a folder, sorted; empty if the folder does not exist."""
 
     def has(self, path: FilePath) -> bool:
         """Whether there is a file with this path."""
 
     def writable(self, path: FilePath) -> Bytes:
-        """All bytes of a file, to be written to in memory alone."""
+        """All bytes of a file, writable in memory; the file does not change."""
 
     def stored(self, path: FilePath) -> Bytes:
         """All bytes of a file, read-only."""
@@ -50,7 +50,7 @@ class Files(Protocol):
         """Path of a file or folder as people know it, for messages."""
 
     def entries(self, path: FilePath) -> list[Entry]:
-        """The names in a folder, sorted; empty where it does not exist."""
+        """The names in a folder, sorted; empty if the folder does not exist."""
 
     def has(self, path: FilePath) -> bool:
         """Whether there is a file with this path."""
@@ -62,7 +62,7 @@ class Files(Protocol):
         """Make a file of zeros, and its folder."""
 
     def delete(self, path: FilePath) -> None:
-        """Take a file away."""
+        """Delete a file."""
 
     def is_created(self, path: FilePath) -> bool:
         """Whether the file is one that `create` made."""
@@ -71,10 +71,10 @@ class Files(Protocol):
         """Make a file at least `length` bytes long; zeros follow its bytes."""
 
     def write(self, path: FilePath, at: int, data: Bytes) -> None:
-        """Put bytes over a file from position `at` on."""
+        """Write `data` over a file's bytes from position `at` on."""
 
     def window(self, path: FilePath, at: int, length: int) -> Bytes:
-        """Bytes [at, at + length) of a file, which are written when they are assigned to."""
+        """Bytes [at, at + length) of a file; assigning to them changes the file."""
 
     def writable(self, path: FilePath) -> Bytes:
-        """All bytes of a file, to be written to; what becomes of the file is seen when they are written back."""
+        """All bytes of a file, writable; only `write` makes sure that the file changes."""

@@ -1,7 +1,7 @@
 """Folders of mapped files: files of one fixed length, each named by the twenty digits of its first byte's offset.
 
 Broker source (4.9.3): MappedFileQueue.doLoad, truncateDirtyFiles, findMappedFileByOffset; UtilAll.offset2FileName.
-Rule: load refuses a file of any other length. It skips no file for its name; a name that is no offset is refused here.
+Rule: load refuses a file of any other length. The broker skips no file because of its name; here a name that is no offset is refused.
 Surprise: a missing file in the middle is no error; the offsets in the gap are not found.
 """
 

@@ -45,7 +45,7 @@ _TAG_TYPE = ord("T")
 
 @compiled
 def hash_key(buffer, code, start, end):  # type: ignore[no-untyped-def]
-    """indexKeyHashMethod of a text that begins with a text of hash `code` and goes on with the valid UTF-8 in `buffer[start:end]`."""
+    """indexKeyHashMethod of a text: a beginning with the hash `code`, then the valid UTF-8 in `buffer[start:end]`."""
     code = hash_on(buffer, start, end, code)
     code = code - (np.int64(1) << 32) if code >= (np.int64(1) << 31) else code
     return 0 if code == -(np.int64(1) << 31) else abs(code)
@@ -112,7 +112,7 @@ def messages_to_index(requests: DispatchRequests, *, with_tags: bool = False) ->
 
 
 def _decoded(requests: DispatchRequests, *, with_tags: bool) -> ix.IndexedMessages:
-    """The result of `messages_to_index` for texts that are no UTF-8, decoded as Java does, and with tags."""
+    """The result of `messages_to_index` if tags are indexed, or if texts are no UTF-8; these are decoded as Java does."""
     messages = []
     for row in range(len(requests)):
         found = {ix.UNIQ_KEY: requests.text(requests.uniq_key, row), ix.KEYS: requests.text(requests.keys, row)}
@@ -126,14 +126,14 @@ def _decoded(requests: DispatchRequests, *, with_tags: bool) -> ix.IndexedMessag
 
 @dataclass(slots=True, kw_only=True)
 class RunningIndex:
-    """The index of a running broker; `settle` notes in `store` what changed.
+    """The index of a running broker; `settle` writes its changes to `store`.
 
     Attributes:
-        store: the files, in which `settle` notes what changed.
+        store: the files, to which `settle` writes the changes.
         sizes: settings.
         with_tags: the value of BUILD_INDEX in the broker's version.
-        files: those loaded, then those created.
-        index_msg_timestamp: what flushing full files sets in the checkpoint, None where none was flushed.
+        files: the loaded files, then the created ones.
+        index_msg_timestamp: the time that flushing a full file sets in the checkpoint, ms; None if no file was flushed.
     """
 
     store: Files
@@ -145,9 +145,9 @@ class RunningIndex:
     _to_settle: set[str] = field(default_factory=set)
 
     def load(self, *, last_exit_ok: bool, index_msg_timestamp: int) -> None:
-        """IndexService.load; what it deletes and how long it makes files shows in the store.
+        """IndexService.load; it deletes and extends files in the store as the broker does.
 
-        `index_msg_timestamp` is that of the checkpoint; `last_exit_ok` is whether there was no abort file.
+        `index_msg_timestamp` is the checkpoint's value, ms; `last_exit_ok` is whether there was no abort file.
         """
         names = [entry.name for entry in self.store.entries((INDEX,)) if not entry.is_folder and is_index_file_name(entry.name)]
         loaded = load_index(

@@ -3,8 +3,8 @@
 Broker source (4.9.3): IndexFile, IndexHeader.
 Rule: an entry has the hash of "topic#key", the message's offset in the log, the seconds since the file's begin time, and the number of the
 last entry before it in its slot. Entries count from 1, so a file holds one entry less than maxIndexNum.
-Surprises: the first entry of a file that is not the first counts its seconds from the end time of the last file, since the file's own begin
-time is set after that entry. abs(-2147483648) is negative in Java; the broker makes 0 of that hash.
+Surprises: in each file but the index's first, the first entry counts its seconds from the end time of the previous file, because the file's
+own begin time is set after that entry. abs(-2147483648) is negative in Java; the broker makes 0 of that hash.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INDEX_HEADER: Final = np.dtype(
         ("beginPhyOffset", ">i8"),
         ("endPhyOffset", ">i8"),
         ("hashSlotCount", ">i4"),  # slots in use
-        ("indexCount", ">i4"),  # number of entries plus one; 0 where nothing was ever put
+        ("indexCount", ">i4"),  # number of entries plus one; 0 if nothing was ever put
     ]
 )
 assert INDEX_HEADER.itemsize == 40
@@ -141,7 +141,7 @@ class IndexFile:
 
 
 def mapped_content(content: Bytes, sizes: IndexSizes, *, writable: bool = False) -> Bytes:
-    """A file's bytes as the broker maps them: zeros follow a shorter file, a longer one is cut. A copy only where it is needed."""
+    """A file's bytes as the broker maps them: zeros follow a shorter file, a longer one is cut. A copy only if it is needed."""
     if len(content) >= sizes.file_length and not writable:
         return content[: sizes.file_length]
     whole = np.zeros(sizes.file_length, np.uint8)
@@ -150,7 +150,7 @@ def mapped_content(content: Bytes, sizes: IndexSizes, *, writable: bool = False)
 
 
 def fill_header(content: Bytes, previous: IndexHeader | None) -> None:
-    """Write into a new file what IndexFile's constructor does: the end time and end offset of the last file, where they are above 0."""
+    """Write into a new file, as IndexFile's constructor does, the end time and end offset of the previous file, each if it is above 0."""
     if previous is None:
         return
     row = content[:_HEADER_LENGTH].view(INDEX_HEADER)
@@ -161,7 +161,7 @@ def fill_header(content: Bytes, previous: IndexHeader | None) -> None:
 
 
 def index_keys(topic: str, properties: Mapping[str, str], sys_flag: int, *, with_tags: bool = False) -> list[str]:
-    """The texts "topic#key" that IndexService.buildIndex puts for a message: UNIQ_KEY, then each of KEYS; none for a rolled back one.
+    """The texts "topic#key" that IndexService.buildIndex puts for a message: UNIQ_KEY, then each of KEYS; none for a rolled back message.
 
     Args:
         topic: of the message.

@@ -2,8 +2,8 @@
 
 Broker source (4.9.3): IndexService.load, buildIndex, getAndCreateLastIndexFile, flush, queryOffset.
 Rule: when a file is full, the next one is created and named by the wall clock; a search goes from the newest file to the oldest.
-Surprises: a search ends at the first file that begins before the search's begin time, so it is chance whether files that were begun in the
-same second are searched. Load after a kill deletes every file that ends after the checkpoint's index time; the last file nearly always
+Surprises: a search ends at the first file that begins before the search's begin time, so chance decides whether files that were begun in
+the same second are searched. Load after a kill deletes every file that ends after the checkpoint's index time; the last file nearly always
 does. A message without keys can create the next file too. Load ignores files whose names are no number.
 """
 
@@ -55,8 +55,8 @@ def load_index(
 ) -> LoadedIndex:
     """IndexService.load of the files in the index folder, given as name and bytes; a longer file is cut, zeros follow a shorter one.
 
-    After a kill, when the store has an abort file, the checkpoint's index time `index_msg_timestamp` (ms) counts. If keys will be put into
-    the files (`writable`), their bytes are copied.
+    After a kill (the store has an abort file), files that end after the checkpoint's index time `index_msg_timestamp` (ms) are deleted.
+    If keys will be put into the files (`writable`), their bytes are copied.
     """
     files, deleted = [], []
     for name, content in sorted(entries, key=lambda entry: entry[0]):
@@ -75,9 +75,9 @@ class IndexService:
     """The index while messages are dispatched.
 
     `files` are the loaded files, then the created ones, whose names are `created`; the content of the last one must be writable.
-    `index_msg_timestamp` is the time that flushing a full file sets in the checkpoint, ms; None while no file was flushed. `clock` gives,
-    for the store timestamp of the message that needs a new file, the wall clock by which the file is named, both ms. `new_content` gives
-    zeros for name and length of a new file.
+    `index_msg_timestamp` is the time that flushing a full file sets in the checkpoint, ms; None while no file was flushed. `clock` turns
+    the store timestamp of the message that needs a new file into the wall clock time that names the file, both ms. `new_content` returns
+    the zeros of a new file, by its name and length.
     """
 
     sizes: ix.IndexSizes
@@ -121,7 +121,7 @@ class IndexService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryOffsetResult:
-    """The result of a search: offsets in the log, newest file first and newest entry of a file first, and the end of the last file."""
+    """The result of a search: offsets in the log, newest first by file and entry, and the last file's end time (ms) and end offset."""
 
     phy_offsets: tuple[int, ...]
     index_last_update_timestamp: int

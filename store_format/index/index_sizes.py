@@ -57,7 +57,7 @@ def sizes_agree(file: IndexFile) -> bool:
 
 
 def infer_index_sizes(entries: Sequence[tuple[str, Bytes]]) -> IndexSizes | None:
-    """The sizes with which a store's index files were written, None where no file has an entry.
+    """The sizes with which a store's index files were written, None if no file has an entry.
 
     `entries` has name and bytes of each file of the folder. A file whose length is not the commonest one was cut and is not used.
 

@@ -27,7 +27,7 @@ def string_hash(text: str) -> int:
 
 @compiled
 def hash_on(buffer, start, end, code):  # type: ignore[no-untyped-def]
-    """The hash of a text that begins with a text of hash `code` and goes on with the valid UTF-8 in `buffer[start:end]`.
+    """The hash of a text: a beginning with the hash `code`, then the valid UTF-8 in `buffer[start:end]`.
 
     `code` and the result are from 0 to 2**32 - 1.
     """

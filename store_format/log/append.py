@@ -141,7 +141,7 @@ def hosts_bytes(addresses: Sequence[bytes], codes: Longs, ports: Longs) -> tuple
 
 @compiled
 def _place(sizes, batches, file_size, end, offsets, blanks):  # type: ignore[no-untyped-def]
-    """Write `offsets` and `blanks` (offset, length, message); the number of BLANKs and the log's new end. `end` is the log's end before."""
+    """Write `offsets` and `blanks` (offset, length, message) from the log's `end` on; return the number of BLANKs and the log's new end."""
     count = 0
     i = 0
     while i < len(sizes):
@@ -172,7 +172,7 @@ def _place(sizes, batches, file_size, end, offsets, blanks):  # type: ignore[no-
 class Placed:
     """The places of messages in the log: offsets, NOT_APPENDED for a message that fits no file, and the log's end after the last one.
 
-    `blanks` has (offset, length) of each BLANK, `blank_rows` the index of the message that did not fit before it.
+    `blanks` has (offset, length) of each BLANK, `blank_rows` the index of the message that did not fit and made it necessary.
     """
 
     offsets: Longs
@@ -208,7 +208,7 @@ def number(messages: MessageColumns, offsets: Longs, topic_queue_table: Longs) -
 
 @compiled
 def put_bytes(out, at, buffer, start, length):  # type: ignore[no-untyped-def]
-    """Copy `length` bytes to position `at` of `out` (none where `length` is negative); returns `at + length`."""
+    """Copy `length` bytes to position `at` of `out` (none if `length` is negative); returns `at + length`."""
     if length > 0:
         copy_bytes(out, np.uint64(at), buffer, np.uint64(start), np.uint64(length))
     return at + length
@@ -244,7 +244,7 @@ def _encode(out, at, buffer, bodies, sizes, offsets, queue_offsets, numbers, sta
 def encode(messages: MessageColumns, rows: slice, offsets: Longs, queue_offsets: Longs, out: Bytes, out_offset: int) -> Longs:
     """Write the records of the messages in `rows`, which all have a place, to `out`; returns where each record starts in `out`.
 
-    The offsets are those of each of `messages`; `out` are the bytes of the log from offset `out_offset` on.
+    `offsets` and `queue_offsets` have a value for each of `messages`; `out` are the bytes of the log from offset `out_offset` on.
     """
     positions = offsets[rows] - out_offset
     encode_at(messages, rows, positions, offsets, queue_offsets, out)

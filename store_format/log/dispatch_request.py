@@ -70,7 +70,7 @@ class DispatchRequests:
         return len(self.size)
 
     def text(self, slices: rc.Slices, row: int) -> str | None:
-        """The text of one row of `slices`, None where it is missing."""
+        """The text of one row of `slices`, None if it is missing."""
         start, length = int(slices.starts[row]), int(slices.lengths[row])
         return None if length < 0 else decode_text(self.buffer[start : start + length].tobytes())
 
@@ -84,7 +84,7 @@ class DispatchRequests:
         return self.where(np.arange(len(self)) < count)
 
     def where(self, chosen: NDArray[np.bool_]) -> DispatchRequests:
-        """The requests of the messages that are chosen, a row of `chosen` each."""
+        """The requests of the messages whose element of `chosen` is true."""
         rows = np.flatnonzero(chosen)
         taken = {name: getattr(self, name)[rows] for name in self.__slots__ if name != "buffer"}
         return DispatchRequests(buffer=self.buffer, **taken)

@@ -49,7 +49,7 @@ RECOVERED_FILES = 3  # ConsumeQueue.recover begins at the third file from the en
 
 
 def units_of(content: NDArray[np.uint8]) -> Units:
-    """The units in a file's bytes as CQ_UNIT rows, without a copy; trailing bytes of a part of a unit are left out."""
+    """The units in a file's bytes as CQ_UNIT rows, without a copy; bytes of an incomplete unit at the end are left out."""
     whole = len(content) // CQ_STORE_UNIT_SIZE * CQ_STORE_UNIT_SIZE
     return content[:whole].view(CQ_UNIT)
 
@@ -78,7 +78,7 @@ class RecoveredQueue:
 
 
 def first_true(mask: NDArray[np.bool_]) -> int:
-    """The index of the first true element of a mask, its length without one."""
+    """The index of the first true element of a mask; the mask's length if no element is true."""
     return int(mask.argmax()) if mask.any() else len(mask)
 
 
@@ -89,9 +89,9 @@ def are_bad(units: Units) -> NDArray[np.bool_]:
 
 
 def _first_stop(units: Units, stops: Callable[[Units], NDArray[np.bool_]], first: int = 0) -> int:
-    """The index of the first unit from `first` on that `stops` marks, the number of units without one.
+    """The index of the first unit from `first` on that `stops` marks; the number of units if it marks none.
 
-    The blocks that are looked at double: most of the 300,000 units of a file are zeros after a few entries.
+    Each block that is checked is twice as long as the one before: most of the 300,000 units of a file are zeros after a few entries.
     """
     size = _FIRST_BLOCK
     while first < len(units):
@@ -146,7 +146,7 @@ def truncate_dirty_logic_files(queue: RecoveredQueue, log_end: int, read: ReadUn
 
 
 def correct_min_offset(files: Sequence[MappedFile], log_min: int, read: ReadUnits, former: int = 0, *, by_search: bool = False) -> int:
-    """The queue's min offset after ConsumeQueue.correctMinOffset(log_min); `former` where no unit of the first file reaches `log_min`.
+    """The queue's min offset after ConsumeQueue.correctMinOffset(log_min); `former` if no unit of the first file reaches `log_min`.
 
     Args:
         files: the queue's mapped files.
@@ -182,7 +182,7 @@ def _search_min(files: Sequence[MappedFile], log_min: int, read: ReadUnits, form
     if not len(offsets) or (former >= first and int(offsets[0]) >= log_min):
         return former, False
     low, high = 0, len(offsets) - 1
-    # the probes decide where entries do not ascend: entries of a pre-blank, and those dispatched again
+    # offsets of pre-blanks and of entries dispatched again do not ascend; the result then depends on which entries are probed
     while high - low > 1:
         middle = (low + high) // 2
         found = int(offsets[middle])

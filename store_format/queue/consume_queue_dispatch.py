@@ -58,7 +58,7 @@ def _end_of(store: Files, queue: Queue) -> QueueEnd:
 
 
 def _extend(store: Files, queue: Queue, first_from: int, last_from: int, wrote: int) -> None:
-    """Create the files up to the one that starts at `last_from`, and note how far each is in use; the first begins at `first_from`."""
+    """Create the files up to the one that starts at `last_from`, note their bytes in use; a queue's first file starts at `first_from`."""
     size = queue.file_size
     files = list(queue.files)
     start = files[-1].from_offset + size if files else first_from

@@ -68,7 +68,7 @@ def last_address(tags_codes: NDArray[np.int64], former: int = NO_ADDRESS) -> int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtUnit:
-    """One unit; `bit_map` is None where the broker knew no consumer, `size` is the number in the file."""
+    """One unit; `bit_map` is None if the broker knew no consumer, `size` is the number in the file."""
 
     tags_code: int
     msg_store_time: int
@@ -87,7 +87,7 @@ def encode_unit(unit: ExtUnit) -> bytes:
 
 
 def decode_unit(raw: Bytes) -> ExtUnit | None:
-    """CqExtUnit.read: the unit at the start of `raw`, None where there is none.
+    """CqExtUnit.read: the unit at the start of `raw`, None if there is none.
 
     Raises:
         UnitUnderflowError: the bytes end inside the unit.
@@ -111,7 +111,7 @@ def _file_of(files: Sequence[MappedFile], offset: int) -> MappedFile | None:
 
 
 def get(files: Sequence[MappedFile], address: int, read: ReadBytes) -> ExtUnit | None:
-    """ConsumeQueueExt.get: the unit at an address, which may be any tagsCode, None where there is none; `read` returns all bytes of a file.
+    """ConsumeQueueExt.get: the unit at `address` (any tagsCode), None if there is none; `read` returns all bytes of a file.
 
     Raises:
         UnitUnderflowError: the unit ends past the bytes in use, and the broker throws.
@@ -186,7 +186,7 @@ class ExtWriter:
     new_content: Callable[[str, int], Bytes] = lambda _name, length: np.zeros(length, np.uint8)
 
     def put(self, unit: ExtUnit) -> int:
-        """ConsumeQueueExt.put: the address of the stored unit, or NO_ADDRESS where it cannot be stored and the entry keeps its tagsCode."""
+        """ConsumeQueueExt.put: the address of the stored unit, or NO_ADDRESS if it cannot be stored and the entry keeps its tagsCode."""
         raw = encode_unit(unit) if len(unit.bit_map or b"") <= MAX_EXT_UNIT_SIZE - _UNIT.size else None
         if raw is None or max_offset(self.files) + len(raw) > _REAL_OFFSET_MAX:
             return NO_ADDRESS

@@ -28,9 +28,9 @@ class EntriesInLog:
     """The bytes in the commit log of queue entries, a row each.
 
     Attributes:
-        store_timestamps: ms, NO_TIMESTAMP where the log has no message there. Unlike a pull, CommitLog.pickupStoreTimestamp does not fall
+        store_timestamps: ms, NO_TIMESTAMP if the log has no message there. Unlike a pull, CommitLog.pickupStoreTimestamp does not fall
             back to the first file.
-        file: index of the log file with the delivered bytes, -1 where the broker gets null.
+        file: index of the log file with the delivered bytes, -1 if the broker gets null.
         positions: position in that file at which the delivered bytes start.
         is_record: whether the delivered bytes are exactly one record whose physicOffset is its place.
     """
@@ -42,7 +42,7 @@ class EntriesInLog:
 
 
 def find_files(files: Sequence[MappedFile], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The index of the file that holds each offset, -1 where no file does; offset 0 falls back to the first file."""
+    """The index of the file that holds each offset, -1 if no file does; offset 0 falls back to the first file."""
     if not files:
         return np.full(len(offsets), -1, np.int64)
     starts = np.array([file.from_offset for file in files], np.int64)
@@ -55,7 +55,7 @@ def find_files(files: Sequence[MappedFile], offsets: NDArray[np.int64]) -> NDArr
 def locate(
     files: Sequence[MappedFile], physic_offsets: NDArray[np.int64], sizes: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each entry the index of the file with its bytes (-1 where the broker gets null) and their start in that file."""
+    """For each entry the index of the file with its bytes (-1 if the broker gets null) and their start in that file."""
     file = find_files(files, physic_offsets)
     positions = np.where(file >= 0, physic_offsets % files[0].length if files else 0, 0)
     wrote = np.array([one.wrote for one in files] or [0], np.int64)[file]

@@ -1,10 +1,10 @@
-"""Where the entries of dispatched messages go in a consume queue, which of them get none, and what comes before the first one.
+"""Finds the places of dispatched messages' entries in a consume queue, the messages without an entry, and the pre-blanks before the first.
 
 Broker source (4.9.3): ConsumeQueue.putMessagePositionInfo, fillPreBlank; MappedFileQueue.getLastMappedFile.
-Rule: an entry goes after the queue's last one, whatever its offset; only a message that the queue has already (it ends at or before the
-last one's end, or its offset is below the queue's end) is ignored.
+Rule: an entry goes after the queue's last entry, whatever its queue offset. Only a message that the queue has already is ignored: one that
+ends in the log at or before the last entry's message, or whose queue offset is below the queue's end.
 Surprises: an offset above the queue's end is "order maybe wrong" in the log and written all the same; offset 0 is not compared at all. A
-queue without files begins with the file that its first entry belongs in, the entries before it being pre-blanks.
+queue without files begins with the file that its first entry belongs in; pre-blanks fill that file up to the entry.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ NO_FILE = -1
 IGNORED = -1
 _STAYS = -1  # no place of an entry
 
-# what `_put` reads and leaves: maxPhysicOffset; start (NO_FILE without one) and wrote position of the last file; whether that is a new file
-# and the queue's first; minLogicOffset; and where the first new file of a queue without files starts and its pre-blanks end
+# the state that `_put` reads and changes: maxPhysicOffset; start (NO_FILE without files) and wrote position of the last file; whether that
+# file is new and the queue's first; minLogicOffset; start of the first new file of a queue without files; end of the pre-blanks
 _MAX_PHYSIC, _FROM, _WROTE, _IS_FIRST, _MIN_LOGIC, _FIRST_FROM, _BLANK_END = range(7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueEnd:
-    """A queue as far as the place of its next entry depends on it.
+    """The state of a queue that decides the place of its next entry.
 
     Attributes:
         max_physic_offset: ConsumeQueue.maxPhysicOffset.
-        last_from: start of its last file in the queue, bytes; NO_FILE where it has none.
-        wrote: bytes of that file in use.
-        is_first: whether that file is a new one and the queue's first.
+        last_from: start of the last file in the queue, bytes; NO_FILE if the queue has no files.
+        wrote: bytes in use of the last file.
+        is_first: whether the last file is new and the queue's first.
     """
 
     max_physic_offset: int = -1
@@ -48,14 +48,14 @@ class QueueEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutEntries:
-    """Where entries were put.
+    """The places of entries that were put into a queue.
 
     Attributes:
         end: the queue afterwards.
-        min_logic_offset: ConsumeQueue.minLogicOffset afterwards, bytes; None where it stays as it was.
-        placed: place of each message's entry in the queue, bytes; IGNORED where it gets none.
-        first_from: start of the first new file of a queue that had none, NO_FILE where it had one.
-        blanks: how many pre-blanks are to stand at the beginning of the queue's first file.
+        min_logic_offset: ConsumeQueue.minLogicOffset afterwards, bytes; None if it stays as it was.
+        placed: place of each message's entry in the queue, bytes; IGNORED if the message gets none.
+        first_from: start of the first new file of a queue that had no files, NO_FILE if it had files.
+        blanks: number of pre-blanks to write at the beginning of the queue's first file.
     """
 
     end: QueueEnd
@@ -66,10 +66,11 @@ class PutEntries:
 
 
 def put_entries(end: QueueEnd, physic_offsets: Longs, sizes: Longs, queue_offsets: Longs, file_size: int, where: str) -> PutEntries:
-    """Where messages, in the order of the log, get their entries in one queue with this end and files of `file_size` bytes.
+    """Place the entries of messages, in the order of the log, in a queue that ends at `end` and has files of `file_size` bytes.
 
     Raises:
-        StoreError: the first message of a queue without files is so far below 0 that the broker would name a file by it; names `where`.
+        StoreError: the first queue offset of a queue without files is so far below 0 that the broker would name a file by it; the error
+        names `where`.
     """
     state = np.full(7, NO_FILE, np.int64)
     state[_MAX_PHYSIC], state[_IS_FIRST] = end.max_physic_offset, end.is_first
@@ -89,7 +90,7 @@ def put_entries(end: QueueEnd, physic_offsets: Longs, sizes: Longs, queue_offset
 
 @compiled
 def _put(physic_offsets, sizes, queue_offsets, file_size, state, placed):  # type: ignore[no-untyped-def]
-    """putMessagePositionInfo for each message of one queue, in order; where each entry is put (bytes), -1 where it is ignored."""
+    """putMessagePositionInfo for each message of one queue, in order: write each entry's place (bytes) to `placed`, -1 if it is ignored."""
     for i in range(len(sizes)):
         placed[i] = -1
         end = physic_offsets[i] + sizes[i]

@@ -25,7 +25,7 @@ from store_format.queue.entry_lookup import files_of, locate
 from store_format.record.record_columns import copy_bytes
 from store_format.record.record_length import body_length_position
 
-# values of a length where there are no properties
+# values of a length if there are no properties
 NOT_THERE: Final = -1  # the broker gets no bytes to decode
 INDEX_OUT_OF_BOUNDS: Final = -2  # the decoder throws an IndexOutOfBoundsException
 BUFFER_UNDERFLOW: Final = -3  # the decoder throws a BufferUnderflowException
@@ -58,7 +58,7 @@ Longs = NDArray[np.int64]
 
 @compiled
 def _find_properties(content, start, size, by_magic):  # type: ignore[no-untyped-def]
-    """Start and length of the properties of the record at `start`; the length is 0 without any, negative where the decoder throws."""
+    """Start and length of the properties of the record at `start`; the length is 0 without any, negative if the decoder throws."""
     if size < _SYS_FLAG_END:
         return start, np.int64(INDEX_OUT_OF_BOUNDS)
     magic = int32_at(content, start + _MAGIC_CODE_POSITION) if by_magic else np.int64(MESSAGE_MAGIC_CODE)
@@ -103,9 +103,9 @@ class EntryProperties:
     """The places of the properties of entries' messages, a row for each entry.
 
     Attributes:
-        file: index of the log file with the properties, -1 where the broker gets no bytes.
+        file: index of the log file with the properties, -1 if the broker gets no bytes.
         starts: position of the properties in that file.
-        lengths: bytes of the properties, 0 where the message has none; else NOT_THERE, or what the decoder throws.
+        lengths: bytes of the properties, 0 if the message has none; NOT_THERE, or the code of the exception that the decoder throws.
     """
 
     file: Longs

@@ -34,7 +34,7 @@ class _Written:
 
 
 def keep_files(store: Files, folder: FilePath, files: Sequence[MappedFile], kept: Sequence[MappedFile]) -> tuple[MappedFile, ...]:
-    """Delete those of the `files` of a folder that are not `kept`; return the files that are."""
+    """Delete the files of a folder that are in `files` and not in `kept`; return `kept`."""
     names = {file.name for file in kept}
     for file in files:
         if file.name not in names:
@@ -61,7 +61,7 @@ class Extension:
         return ext.address_of(self.files[-1].from_offset + self.files[-1].wrote if self.files else 0)
 
     def recover(self, store: Files, max_address: int) -> None:
-        """Recover, and cut after the unit of the last entry that has one.
+        """Recover the files, and cut them after the unit at `max_address`, the last address in the queue's entries.
 
         Raises:
             CorruptStoreError: a unit reaches past its file's end, and the broker's load fails.
@@ -71,7 +71,7 @@ class Extension:
         self._keep(store, ext.truncate_by_max_address(self.files, max_address, self._reader(store)))
 
     def truncate_by_min_address(self, store: Files, address: int) -> None:
-        """Delete the files before that of the queue's first entry."""
+        """Delete the files before the one with `address`, the unit of the queue's first entry."""
         self._keep(store, ext.truncate_by_min_address(self.files, address))
 
     def destroy(self, store: Files) -> None:
@@ -79,7 +79,7 @@ class Extension:
         self._keep(store, ())
 
     def put(self, store: Files, tags_codes: NDArray[np.int64], stamps: NDArray[np.int64], bit_maps: Sequence[bytes | None]) -> None:
-        """Give each message a unit; where that works its tagsCode becomes the unit's address, in place."""
+        """Write a unit for each message. If that works, the message's element of `tags_codes` becomes the unit's address, in place."""
 
         def create(name: str, length: int) -> Bytes:
             store.create((*self.folder, name), length)

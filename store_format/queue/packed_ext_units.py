@@ -121,7 +121,7 @@ def unpack_units(packed: bytes, count: int) -> UnitColumns:
 
 
 def join_units(parts: Sequence[tuple[bytes | None, int, int]]) -> UnitColumns | None:
-    """The units of consecutive runs of entries, None where no run has units.
+    """The units of consecutive runs of entries, None if no run has units.
 
     `parts` has for each run its packed units, its number of entries, and how many of the entries to take.
     """

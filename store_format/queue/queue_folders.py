@@ -1,7 +1,7 @@
 """The folders of the consume queues: one for each topic, and in it one for each queue.
 
 Broker source (4.9.3): DefaultMessageStore.loadConsumeQueue.
-Surprise: names that Integer.parseInt refuses are passed over.
+Surprise: names that Integer.parseInt refuses are skipped.
 """
 
 from __future__ import annotations

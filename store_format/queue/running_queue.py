@@ -1,7 +1,7 @@
 """One consume queue of a running broker: its files and bounds, and how load and start change them.
 
 Broker source (4.9.3): ConsumeQueue.recover, truncateDirtyLogicFiles, correctMinOffset, getLastOffset, destroy.
-Rule: the rules of consume_queue, on files that stay untouched; deletions are kept in ChangedFiles.
+Rule: the rules of consume_queue; a file that the broker deletes is deleted in the given `Files`.
 Surprise: getLastOffset reads past the queue's end, over entries that were truncated and never cleared.
 """
 
@@ -22,7 +22,7 @@ class Queue:
     """A consume queue of a running broker, in `folder` of the store; `wrote` of each file is the bytes in use.
 
     `max_physic_offset` and `min_logic_offset` (bytes) are fields of ConsumeQueue. The folder may be there and empty (`has_folder`).
-    `extension` is None where the setting enableConsumeQueueExt is off.
+    `extension` is None if the setting enableConsumeQueueExt is off.
     """
 
     topic: str
@@ -42,11 +42,11 @@ class Queue:
         return max_offset(self.files) // CQ_STORE_UNIT_SIZE
 
     def path(self, name: str) -> FilePath:
-        """The path of the queue's file with a name."""
+        """The path of the queue's file `name`."""
         return (*self.folder, name)
 
     def units(self, store: Files, file: MappedFile) -> cq.Units:
-        """All units of one of its files, those past its end too."""
+        """All units of one of the queue's files, also those past the bytes in use."""
         return cq.units_of(store.content(self.path(file.name)))
 
     def recover(self, store: Files) -> None:
@@ -73,7 +73,7 @@ class Queue:
         return address
 
     def truncate_dirty_logic_files(self, store: Files, log_end: int) -> None:
-        """ConsumeQueue.truncateDirtyLogicFiles; it never comes to the line that would cut the extension."""
+        """ConsumeQueue.truncateDirtyLogicFiles; it never reaches the line that would cut the extension."""
         before = cq.RecoveredQueue(files=self.files, max_physic_offset=self.max_physic_offset)
         after = cq.truncate_dirty_logic_files(before, log_end, self._reader(store))
         self._keep(store, after.files)
@@ -102,7 +102,7 @@ class Queue:
         self.files = keep_files(store, self.folder, self.files, files)
 
     def last_offset(self, store: Files) -> int | None:
-        """ConsumeQueue.getLastOffset: -1 without an entry, None where it throws BufferUnderflowException, as on a file that is full."""
+        """ConsumeQueue.getLastOffset: -1 without an entry, None if it throws BufferUnderflowException, as on a full file."""
         if not self.files:
             return -1
         units = self.units(store, self.files[-1])

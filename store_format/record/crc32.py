@@ -35,7 +35,7 @@ _TABLES = _tables()
 
 @compiled
 def _sixteen(crc, buffer, at, tables):  # type: ignore[no-untyped-def]
-    """The sum `crc` continued over the sixteen bytes at `at`, an np.uint64, since numba's indexing with signed numbers is slower."""
+    """The sum `crc` continued over the sixteen bytes at `at`. `at` is an np.uint64: numba indexes with signed numbers more slowly."""
     word = crc ^ (
         np.uint32(buffer[at])
         | (np.uint32(buffer[at + np.uint64(1)]) << np.uint32(8))
@@ -68,7 +68,7 @@ def _rest(crc, buffer, start, end, tables):  # type: ignore[no-untyped-def]
 
 @compiled
 def _crc32_by_tables(buffer, starts, lengths, tables, out):  # type: ignore[no-untyped-def]
-    """Write the CRC of each range to `out`, two ranges at a time: each step of one sum has to wait for its last step."""
+    """Write the CRC of each range to `out`, two ranges at a time: each step of one sum has to wait for the step before it."""
     for i in range(0, len(starts), 2):
         other = min(i + 1, len(starts) - 1)
         one = two = np.uint32(0xFFFFFFFF)

@@ -1,7 +1,7 @@
 """Decodes and encodes one record of the commit log as an object: the slow and simple form of the codec.
 
 Broker source (4.9.3): MessageDecoder.decode and string2messageProperties, CommitLog's MessageExtEncoder.
-Rule: like MessageDecoder, `decode` reads the lengths and does not check the magic code. It returns None where MessageDecoder returns null.
+Rule: like MessageDecoder, `decode` reads the lengths and does not check the magic code. It returns None if MessageDecoder returns null.
 Surprise: decoding drops properties without a value. A port above 65535, or a compressed body that does not inflate, makes the whole message
 undecodable.
 """
@@ -46,7 +46,7 @@ class Host:
 
     @property
     def java_address(self) -> str:
-        """InetAddress.getHostAddress of the address: IPv6 without `::`, and as IPv4 where it maps that."""
+        """InetAddress.getHostAddress of the address: IPv6 without `::`; an IPv4-mapped address as IPv4."""
         address = ipaddress.ip_address(self.address)
         if isinstance(address, ipaddress.IPv4Address):
             return str(address)
@@ -89,7 +89,7 @@ class Message:
 
 
 def begins_message(head: bytes) -> bool:
-    """Whether the HEAD_BYTES first bytes of a place in the log are those of a message: its length, and the magic code of messages."""
+    """Whether `head`, HEAD_BYTES bytes of the log, begins a message: a length above 0 and the magic code of messages."""
     size, magic = _HEAD.unpack(head) if len(head) == HEAD_BYTES else (0, 0)
     return size > 0 and magic in {MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2}
 
@@ -148,10 +148,10 @@ def encode(message: Message) -> bytes:
 
 
 def decode(raw: bytes, *, uncompress_body: bool = True) -> Message | None:
-    """The message that MessageDecoder.decode reads from the start of `raw`, None where it returns null.
+    """The message that MessageDecoder.decode reads from the start of `raw`, None if it returns null.
 
-    With `uncompress_body`, None also for a body that is marked as compressed and does not inflate, as for a client. The message's body is
-    always the stored one.
+    With `uncompress_body`, the result is None also if a body that is marked as compressed does not inflate, as for a client. The message's
+    body is always the stored one.
     """
     try:
         return _decode(memoryview(raw), uncompress_body=uncompress_body)

@@ -24,7 +24,7 @@ def _first_difference(one, positions, other, other_positions, sizes):  # type: i
 
 
 def first_difference(one: Bytes, positions: Positions, other: Bytes, other_positions: Positions, sizes: Positions) -> int:
-    """The position in `other` of the first byte in which the ranges of `one` and `other` differ, -1 where all ranges are equal."""
+    """The position in `other` of the first byte in which the ranges of `one` and `other` differ, -1 if all ranges are equal."""
     return int(_first_difference(one, positions, other, other_positions, sizes))
 
 

@@ -1,4 +1,4 @@
-"""The length of a commit log record, as it says, and computed from the lengths of its parts.
+"""The length of a commit log record: as the record says, and computed from the lengths of its parts.
 
 Broker source (4.9.3): CommitLog.checkMessageAndReturnSize, calMsgLength.
 """
@@ -28,7 +28,7 @@ def body_length_position(buffer, start):  # type: ignore[no-untyped-def]
 
 @compiled
 def record_length(buffer, start, limit):  # type: ignore[no-untyped-def]
-    """The length of the record at `start`, or -1 where it reaches past `limit` or the lengths of its parts do not add up to its size."""
+    """The length of the record at `start`, or -1 if it reaches past `limit` or the lengths of its parts do not add up to its size."""
     size = int32_at(buffer, start)
     if size < RECORD_MIN_SIZE or start + size > limit:
         return np.int64(-1)

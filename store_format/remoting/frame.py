@@ -68,7 +68,7 @@ def decode_frame(frame: bytes) -> RemotingCommand:
 
 
 def frame_length(frame: bytes | bytearray) -> int:
-    """Length of a frame, its length field included, by that field."""
+    """Length of a frame, its length field included, as the field says."""
     return LENGTH_FIELD + int.from_bytes(frame[:LENGTH_FIELD], "big")
 
 
@@ -78,7 +78,7 @@ def header_length(frame: Bytes) -> int:
 
 
 def too_long(length: int) -> FrameError:
-    """The error for a length field above the limit; the decoder reads it as unsigned, so a negative one is very long."""
+    """The error for a length field above the limit; the decoder reads the field as unsigned, so a negative length is very long."""
     limit = FRAME_MAX_LENGTH - LENGTH_FIELD
     return FrameError(TOO_LONG_FRAME, f"a length of at most {limit}", str(length), position=0)
 

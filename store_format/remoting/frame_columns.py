@@ -62,7 +62,7 @@ class FrameColumns:
     _careful: dict[int, RemotingCommand]
 
     def text(self, row: int, field: str) -> str | None:
-        """The value of `field` in a row, None where it is null or absent; `field` is one of PULL_FIELDS (ext fields) or "remark"."""
+        """The value of `field` in a row, None if it is null or absent; `field` is one of PULL_FIELDS (ext fields) or "remark"."""
         if command := self._careful.get(row):
             return command.remark if field == "remark" else (command.ext_fields or {}).get(field)
         start, length = self._spans[row, _place(field)].tolist()
@@ -101,8 +101,8 @@ def frame_columns(
 ) -> FrameColumns:
     """The whole frames at the beginning of `buffer`, at most `max_frames`; the next frames begin at `buffer[columns.consumed:]`.
 
-    A frame that the broker refuses is a row in `errors`; the frames after it are read too, unless `bad_in_a_row` of them follow each other:
-    to refuse a frame takes longer than to read one, and the rows after these are those of no frame then.
+    A frame that the broker refuses is a row in `errors`, and the frames after it are read too. A refused frame takes longer than a good
+    one, so after `bad_in_a_row` refused frames in a row no further row is read carefully; the rows after them must not be used.
     """
     starts, consumed, too_great = _split(buffer, max_frames, frame_max_length)
     count = len(starts)
@@ -138,13 +138,13 @@ def frame_columns(
 
 
 def frame_starts(buffer: Bytes) -> NDArray[np.int64]:
-    """Where the whole frames at the beginning of `buffer` start, at most MAX_FRAMES, and where the next one does; no frame is read."""
+    """The starts of the whole frames at the beginning of `buffer`, at most MAX_FRAMES, and of the next frame; no header is read."""
     starts, consumed, _ = _split(buffer, MAX_FRAMES, FRAME_MAX_LENGTH)
     return np.append(starts, consumed)
 
 
 def _split(buffer: Bytes, max_frames: int, frame_max_length: int) -> tuple[NDArray[np.int64], int, int]:
-    """The starts of whole frames, the end of the last one, and a length after it that is too great, negative for none."""
+    """The starts of whole frames, the end of the last one, and the next frame's length if it is above the limit, else a negative number."""
     starts = np.empty(min(max_frames, len(buffer) // LENGTH_FIELD), np.int64)
     count, consumed, too_great = split_frames(buffer, frame_max_length, starts)
     return starts[:count].copy(), int(consumed), int(too_great)

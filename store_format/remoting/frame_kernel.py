@@ -45,7 +45,10 @@ _LANGUAGE_NAMES, _LANGUAGE_BOUNDS = _table(tuple(language.name for language in L
 
 @compiled
 def split_frames(buffer, limit, starts):  # type: ignore[no-untyped-def]
-    """Write the start of each whole frame to `starts`, as many as fit; returns their number, the next start, and its excessive length."""
+    """Write the start of each whole frame to `starts`, as many as fit.
+
+    Returns their number, the start of the next frame, and that frame's length if it is above `limit`, else -1.
+    """
     at, count = np.int64(0), 0
     while count < len(starts) and len(buffer) - at >= 4:
         length = np.int64(int32_at(buffer, at)) & 0xFFFFFFFF
@@ -79,7 +82,7 @@ def read_headers(buffer, starts, lengths, numbers, spans, bodies, plain):  # typ
 
 @compiled
 def _string_end(buffer, at, end):  # type: ignore[no-untyped-def]
-    """The position of the quote that ends a string, -1 where the string is not plain; `at` is the position after the opening quote."""
+    """The position of the quote that ends a string, -1 if the string is not plain; `at` is the position after the opening quote."""
     while at < end:
         byte = buffer[at]
         if byte == _QUOTE:
@@ -125,7 +128,7 @@ def _name_at(buffer, start, length, names, bounds):  # type: ignore[no-untyped-d
 
 @compiled
 def _int_at(buffer, at, end):  # type: ignore[no-untyped-def]
-    """The int at `at` and its end; the end is -1 where there is no int, or one that may not fit 32 bits."""
+    """The int at `at` and its end; the end is -1 if there is no int, or one that may not fit 32 bits."""
     negative = at < end and buffer[at] == _MINUS
     if negative:
         at += 1
@@ -168,7 +171,7 @@ def _json_header(buffer, start, at, end, numbers, spans):  # type: ignore[no-unt
 
 @compiled
 def _json_text(buffer, start, at, end, field, numbers, spans):  # type: ignore[no-untyped-def]
-    """Read a language, remark or serialize type; returns the position of its end, or -1 where it is not plain."""
+    """Read a language, remark or serialize type; returns the position of its end, or -1 if it is not plain."""
     close = _string_end(buffer, at + 1, end) if buffer[at] == _QUOTE else -1
     if close < 0:
         return -1
@@ -183,7 +186,7 @@ def _json_text(buffer, start, at, end, field, numbers, spans):  # type: ignore[n
 
 @compiled
 def _json_map(buffer, start, at, end, spans):  # type: ignore[no-untyped-def]
-    """Read the ext fields; returns the position of their end, or -1 where they are not plain."""
+    """Read the ext fields; returns the position of their end, or -1 if they are not plain."""
     if buffer[at] == _OPEN and at + 1 < end and buffer[at + 1] == _CLOSE:
         return at + 2
     opening = _OPEN

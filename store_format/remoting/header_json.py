@@ -47,7 +47,7 @@ def decode_json_header(header: bytes) -> RemotingCommand:
     """The command of a header, without its body.
 
     Raises:
-        FrameError: `exception` is JSONException, or NullPointerException where fastjson reads null; positions count from the start.
+        FrameError: `exception` is JSONException, or NullPointerException if fastjson reads null; positions count from the start.
     """
     text = java_text(header)
     plain = _as_the_broker_writes(text)
@@ -167,7 +167,7 @@ class _Fields:
         return False
 
     def _field_of(self, member: Member) -> str | None:
-        """The field that a member's key names, None where there is none or it can no longer be set."""
+        """The field that a member's key names, None if there is none or it can no longer be set."""
         classes = ("java.util.HashMap", "org.apache.rocketmq.remoting.protocol.RemotingCommand")
         if member.key == "@type" and member.value not in classes:
             self.parser.fail("no @type, or that of the command", member.start)

@@ -51,7 +51,7 @@ def decode_rocketmq_header(header: bytes) -> RemotingCommand:
 
 
 def _block(header: bytes, at: int, length: int, what: str) -> tuple[bytes | None, int]:
-    """The `length` bytes at `at`, or None where the length is not positive; and the position after them."""
+    """The `length` bytes at `at`, or None if the length is not positive; and the position after them."""
     if length <= 0:
         return None, at
     if length > len(header):

@@ -57,10 +57,10 @@ class HeaderText:
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
-        self.kept = True  # False while the items of a list are read that belong to no field
+        self.kept = True  # False while the value of an unknown field is read, whose list items are dropped
 
     def document(self, take: Callable[[Member], None]) -> bool:
-        """Call `take` for each member of the header's object; returns False where the broker gets no command from the text."""
+        """Call `take` for each member of the header's object; returns False if the broker gets no command from the text."""
         if self.text.startswith("\ufeff"):
             self.position = 1
         byte = self.skip()

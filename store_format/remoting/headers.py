@@ -56,7 +56,7 @@ class PullSysFlag(IntFlag):
 
 
 def java_number(text: str | None, bits: int) -> int | None:
-    """The number that Integer.parseInt (32 bits) or Long.parseLong (64 bits) reads from `text`; None where it throws."""
+    """The number that Integer.parseInt (32 bits) or Long.parseLong (64 bits) reads from `text`; None if it throws."""
     if text is None or not _JAVA_NUMBER.fullmatch(text):
         return None
     number = int(text)
@@ -123,7 +123,7 @@ class PullMessageRequestHeader(_Header):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullMessageResponseHeader(_Header):
-    """The header of the answer to a pull; all fields are null where an early check failed."""
+    """The header of the answer to a pull; all fields are null if an early check failed."""
 
     NUMBERS: ClassVar[Mapping[str, int]] = {"suggestWhichBrokerId": 64, "nextBeginOffset": 64, "minOffset": 64, "maxOffset": 64}
 

@@ -38,7 +38,7 @@ _PATH = "body"
 class HeartbeatSubscription:
     """SubscriptionData: one subscription of a heartbeat.
 
-    `subVersion` is in ms of the client's clock, None where the heartbeat has none; the broker then takes its own clock.
+    `subVersion` is in ms of the client's clock, None if the heartbeat has none; the broker then takes its own clock.
     """
 
     topic: str | None

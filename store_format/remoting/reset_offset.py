@@ -1,4 +1,4 @@
-"""Decodes the body of a RESET_CONSUMER_CLIENT_OFFSET, by which a broker tells a client to which offsets a group goes.
+"""Decodes the body of a RESET_CONSUMER_CLIENT_OFFSET, with which a broker makes a client set its group's offsets.
 
 Broker source (4.9.3): Broker2Client.resetOffset, ResetOffsetBody, ResetOffsetBodyForC; fastjson writes them.
 Surprise: the keys of ResetOffsetBody's map are objects, which is no JSON: `{{"brokerName":"b","queueId":1,"topic":"t"}:413}`.
@@ -33,7 +33,7 @@ def _queues(text: str) -> Iterator[dict[str, Any]]:
 def _object(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError):  # bytes of anyone
+    except (ValueError, RecursionError):  # the body may be any bytes
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -1,7 +1,7 @@
 """The commit log of a store: its mapped files, and the messages that are appended to them.
 
 Broker source (4.9.3): CommitLog.putMessage, putMessages; MappedFileQueue.getLastMappedFile.
-Rule: what is appended at once and lies in one file is written as one stretch, and handed on before the next one is written.
+Rule: messages that are appended at once and lie in one file are written as one stretch, which is dispatched before the next is written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Longs = NDArray[np.int64]
 class AppendedLog:
     """The commit log in `store`, with files of `file_size` bytes.
 
-    `dispatch` is given the bytes of each stretch that is written, and the positions of the messages in it. `times` has the store timestamp
+    `dispatch` receives the bytes of each stretch that is written, and the positions of the messages in it. `times` has the store timestamp
     (ms) of the last message that was appended to each file.
     """
 
@@ -36,23 +36,23 @@ class AppendedLog:
     times: dict[str, int] = field(default_factory=dict)
 
     def read(self, file: MappedFile) -> Bytes:
-        """All bytes of one of its files."""
+        """All bytes of a file of the log."""
         return self.store.content((COMMIT_LOG, file.name))
 
     def path_at(self, offset: int) -> FilePath:
-        """Path of the file with an offset."""
+        """Path of the file that holds `offset`."""
         return (COMMIT_LOG, offset_to_file_name(offset - offset % self.file_size))
 
     def append(self, messages: MessageColumns, topic_queue_table: Longs) -> tuple[Longs, Longs]:
-        """Write messages and hand them on; `topic_queue_table`, the next offset of each queue, moves on.
+        """Write messages and dispatch them; `topic_queue_table`, the next offset of each queue, advances.
 
-        Returns each message's offset in the log (NOT_APPENDED where no file has room for it) and in its queue.
+        Returns each message's offset in the log (NOT_APPENDED if no file has room for it) and in its queue.
         """
         placed = place(messages.record_sizes(), messages.batch, self.file_size, max_offset(self.files))
         queue_offsets = number(messages, placed.offsets, topic_queue_table)
         self._extend(placed.log_end)
         rows = np.flatnonzero(placed.offsets != NOT_APPENDED)
-        # what is written at once lies in one file, and no message that has no room comes between
+        # a part that is written at once lies in one file, and has no message without room in between
         turns = (np.diff(placed.offsets[rows] // self.file_size) > 0) | (np.diff(rows) > 1)
         for part in np.split(rows, np.flatnonzero(turns) + 1):
             if len(part):
@@ -64,7 +64,7 @@ class AppendedLog:
         return placed.offsets, queue_offsets
 
     def _extend(self, log_end: int) -> None:
-        """Create the files up to the log's new end, and note that they are in use so far."""
+        """Create the files up to the log's new end, and note the bytes in use of each."""
         files = list(self.files)
         start = files[-1].end if files else 0
         if files:
@@ -77,7 +77,7 @@ class AppendedLog:
         self.files = tuple(files)
 
     def _write(self, messages: MessageColumns, rows: slice, offsets: Longs, queue_offsets: Longs) -> None:
-        """Write messages that lie in one file, and hand them on."""
+        """Write messages that lie in one file, and dispatch them."""
         first, last = int(offsets[rows.start]), rows.stop - 1
         path, length = self.path_at(first), int(offsets[last] + messages.record_sizes()[last]) - first
         window = self.store.window(path, first % self.file_size, length)

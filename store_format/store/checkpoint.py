@@ -3,7 +3,7 @@
 Broker source (4.9.3): StoreCheckpoint; MappedFile.OS_PAGE_SIZE.
 Rule: the file has 4096 bytes and begins with three longs, in ms; the rest is never used. 5.5.0 keeps three offsets of the log after them.
 Surprise: an abnormal recovery starts three seconds before the older of the first two. The third decides only which index files are deleted,
-unless messageIndexSafe is set. A missing file counts as three zeros, a shorter one as followed by zeros.
+unless messageIndexSafe is set. A missing file counts as three zeros; a shorter one is read as if zeros followed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SAFETY_MS = 3000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCheckpoint:
-    """The store timestamps of the checkpoint in ms, 0 where the broker has not set one; and the offsets of 5.5.0, 0 in an older one."""
+    """The store timestamps of the checkpoint in ms, 0 if the broker has not set one; and the offsets of 5.5.0, 0 for an older broker."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0

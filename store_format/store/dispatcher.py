@@ -4,7 +4,7 @@ Broker source (4.9.3): DefaultMessageStore.doDispatch, putMessagePositionInfo, c
 ConsumeQueue.putMessagePositionInfoWrapper, multiDispatchLmqQueue.
 Rule: each message goes to its consume queue (unless it is prepared or rolled back), then to the index. Queues do not depend on each other,
 so here consecutive messages are put queue by queue.
-Surprises: the checkpoint's time of the queues is that of the last dispatched message, also if its queue ignored it. With multi dispatch on,
+Surprises: the checkpoint's time of the queues is that of the last dispatched message, even if its queue ignored it. With multi dispatch on,
 a message without properties or with an offset that is no number throws: load fails, and start repeats it for ever.
 """
 
@@ -38,7 +38,7 @@ _LONG = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
 
 
 class BuildsIndex(Protocol):
-    """What puts dispatched messages into the index."""
+    """An index that takes dispatched messages."""
 
     def build_index(self, requests: DispatchRequests) -> None:
         """IndexService.buildIndex for each message."""
@@ -80,11 +80,11 @@ class Dispatcher:
         store: the store's files and their changes.
         queues: consumeQueueTable.
         new_queue: (topic, queueId) -> a queue without files.
-        index: the index, None where the setting messageIndexEnable is off.
-        bit_map_of: (topic, properties) -> bit map of the consumers whose filter takes the message; None where units get no bit map.
-        physic_msg_timestamp: time that dispatch sets in the checkpoint for the log, ms; None where it sets none.
-        logics_msg_timestamp: time that dispatch sets in the checkpoint for the queues, ms; None where it sets none.
-        logics_physical_offset: offset in the log of the last message that a queue got; None without one.
+        index: the index, None if the setting messageIndexEnable is off.
+        bit_map_of: (topic, properties) -> bit map of the consumers whose filter takes the message; None if units get no bit map.
+        physic_msg_timestamp: time that dispatch sets in the checkpoint for the log, ms; None if it sets none.
+        logics_msg_timestamp: time that dispatch sets in the checkpoint for the queues, ms; None if it sets none.
+        logics_physical_offset: offset in the log of the last message that was dispatched to a queue; None without one.
         count: number of messages dispatched so far.
         first_offset: offset in the log of the first dispatched message since `count` was 0.
     """

@@ -2,9 +2,9 @@
 
 Broker source (4.9.3): CommitLog.checkMessageAndReturnSize, MessageDecoder.string2messageProperties, IndexService.buildIndex,
 ConsumeQueue.putMessagePositionInfoWrapper.
-Rule: a queue's entry is right if at its offset lies a record of its size with the queue's topic, queueId and offset, and the hash code of
-the record's tag is the entry's. An index entry is right if the message at its offset has a key with the entry's hash, or its tag has: 5.5.0
-indexes tags, and an older broker keeps what is in the index.
+Rule: a queue's entry is right if the log has a record of the entry's size at the entry's offset, the record has the queue's topic and
+queueId and the entry's queue offset, and the hash code of its tag is the entry's. An index entry is right if the message at its offset has
+a key or a tag with the entry's hash. Tags count because 5.5.0 indexes them, and an older broker keeps its entries.
 Surprise: the last of properties with equal names counts. Texts that are no UTF-8 need Java's decoder; they are left to the caller.
 """
 
@@ -61,7 +61,7 @@ def _texts(content, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def _property(content, start, end, name):  # type: ignore[no-untyped-def]
-    """Start and end of the value of the property `name` in the properties at `content[start:end]`, (0, -1) where there is none."""
+    """Start and end of the value of the property `name` in the properties at `content[start:end]`, (0, -1) if there is none."""
     found, found_end = np.int64(0), np.int64(-1)
     at = start
     while at < end:
@@ -121,7 +121,7 @@ def check_units(
 
 @compiled
 def _key_hashes(content, at, known):  # type: ignore[no-untyped-def]
-    """The hashes of a message's keys and tag, and their number, -1 where a text is no UTF-8."""
+    """The hashes of a message's keys and tag, and their number, -1 if a text is no UTF-8."""
     if int32_at(content, at + SYS_FLAG_POSITION) & TRANSACTION_ROLLBACK_TYPE == TRANSACTION_ROLLBACK_TYPE:
         return 0
     topic, topic_end, properties, properties_end = _texts(content, at)

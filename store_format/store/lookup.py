@@ -4,7 +4,7 @@ Broker source (4.9.3): DefaultMessageStore.getOffsetInQueueByTime, getMessageSto
 selectOneMessageByOffset; ConsumeQueue.getOffsetInQueueByTime and getIndexBuffer; CommitLog.getMessage and pickupStoreTimestamp;
 MappedFileQueue.getMappedFileByTime; MappedFile.selectMappedBuffer.
 Rule: the search for a time first chooses a file by its modification time, and then searches that file alone.
-Surprises: among entries of the same time any may be found. For a time after the last entry's the answer is the last entry, not the queue's
+Surprises: among entries of the same time any may be found. For a time after the last entry the answer is the last entry, not the queue's
 end. Offset 0 of the log falls back to the first file. The four bytes at an offset are read as a size, whatever they are.
 """
 
@@ -76,7 +76,7 @@ class MappedFiles:
         return self.files[0] if or_first and self.files else None
 
     def select(self, file: MappedFile, position: int, size: int) -> Selected | None:
-        """MappedFile.selectMappedBuffer(pos, size): the bytes, None where they reach past the bytes in use.
+        """MappedFile.selectMappedBuffer(pos, size): the bytes, None if they reach past the bytes in use.
 
         Raises:
             ThrownError: the size is negative, or so large that its sum with the position wraps.
@@ -106,22 +106,22 @@ class CommitLogLookup:
         return self.mapped.files[0].from_offset if self.mapped.files else -1
 
     def get_message(self, offset: int, size: int) -> Selected | None:
-        """CommitLog.getMessage: the `size` bytes at `offset`, None where the log does not have them."""
+        """CommitLog.getMessage: the `size` bytes at `offset`, None if the log does not have them."""
         file = self.mapped.find(offset, or_first=offset == 0)
         return None if file is None else self.mapped.select(file, offset % file.length, size)
 
     def select_one_message(self, offset: int) -> Selected | None:
-        """DefaultMessageStore.selectOneMessageByOffset: the bytes of the message at `offset`, None where there is none."""
+        """DefaultMessageStore.selectOneMessageByOffset: the bytes of the message at `offset`, None if there is none."""
         head = self.get_message(offset, SIZE_BYTES)
         return None if head is None else self.get_message(offset, head.number(0, SIZE_BYTES))
 
     def look_message(self, offset: int) -> Message | None:
-        """DefaultMessageStore.lookMessageByOffset: the message at `offset`, its body as stored; None where there is none."""
+        """DefaultMessageStore.lookMessageByOffset: the message at `offset`, its body as stored; None if there is none."""
         found = self.select_one_message(offset)
         return None if found is None else decode(found.content.tobytes(), uncompress_body=False)
 
     def pickup_store_timestamp(self, offset: int, size: int) -> int:
-        """CommitLog.pickupStoreTimestamp: the store timestamp of the message at `offset` in ms, -1 where there is no message."""
+        """CommitLog.pickupStoreTimestamp: the store timestamp of the message at `offset` in ms, -1 if there is no message."""
         found = self.get_message(offset, size) if offset >= self.min_offset else None
         if found is None:
             return NO_TIME
@@ -158,7 +158,7 @@ class QueueLookup:
         return None if file is None else self.mapped.rest(file, at % file.length)
 
     def commit_log_offset(self, offset: int) -> int:
-        """DefaultMessageStore.getCommitLogOffsetInQueue: offset in the log of the message at a queue offset, 0 where there is no entry."""
+        """DefaultMessageStore.getCommitLogOffsetInQueue: offset in the log of the message at a queue offset, 0 if there is no entry."""
         found = self.index_buffer(offset)
         if found is None:
             return 0
@@ -167,7 +167,7 @@ class QueueLookup:
         return found.number(0, 8)
 
     def message_store_time(self, offset: int, log: CommitLogLookup) -> int:
-        """DefaultMessageStore.getMessageStoreTimeStamp: the store timestamp in ms, -1 where there is no message."""
+        """DefaultMessageStore.getMessageStoreTimeStamp: the store timestamp in ms, -1 if there is no message."""
         found = self.index_buffer(offset)
         if found is None or len(found.content) < 12:
             return NO_TIME
@@ -197,7 +197,7 @@ class QueueLookup:
         return next((file for file in files if file.mtime_ms >= timestamp), files[-1] if files else None)
 
     def _search(self, file: MappedFile, timestamp: int, log: CommitLogLookup) -> int | None:
-        """Position in `file` of the entry found, -1 where no entry was compared, None where a message has no store timestamp."""
+        """Position in `file` of the entry found, -1 if no entry was compared, None if a message has no store timestamp."""
         low = max(self.min_logic_offset - file.from_offset, 0)
         high = file.wrote - CQ_STORE_UNIT_SIZE
         entries = Selected(start_offset=file.from_offset, content=self.mapped.read(file)[: file.wrote])
@@ -235,7 +235,7 @@ class LoadedFiles:
     queues: Mapping[tuple[str, int], QueueLookup]
 
     def queue(self, topic: str, queue_id: int) -> QueueLookup:
-        """DefaultMessageStore.findConsumeQueue: the queue, an empty one where it is unknown."""
+        """DefaultMessageStore.findConsumeQueue: the queue, an empty one if it is unknown."""
         return self.queues.get((topic, queue_id)) or QueueLookup(MappedFiles((), _no_bytes))
 
 

@@ -1,4 +1,4 @@
-"""Look-ups by time in a queue as 5.5.0 does them: a boundary instead of the nearest entry, and no times of files.
+"""Look-ups by time in a queue as 5.5.0 does them: they find a boundary, not the nearest entry, and use no modification times of files.
 
 Broker source (5.5.0): MappedFileQueue.getConsumeQueueMappedFileByTime, ConsumeQueue.binarySearchInQueueByTime,
 ConsumeQueueStore.getOffsetInQueueByTime, DefaultMessageStore.getEarliestMessageTime.
@@ -99,7 +99,7 @@ class _Entries:
 
 
 def _search(entries: _Entries, low: int, last: int, timestamp: int, boundary: Boundary) -> int | None:
-    """The position found, -1 where no entry was compared, None where a message has no store timestamp."""
+    """The position found, -1 if no entry was compared, None if a message has no store timestamp."""
     first, high, left, right = low, last, -1, -1
     while high >= low:
         middle = (low + high) // (2 * CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
@@ -119,7 +119,7 @@ def _search(entries: _Entries, low: int, last: int, timestamp: int, boundary: Bo
 
 
 def _end_of_run(entries: _Entries, position: int, first: int, last: int, timestamp: int, boundary: Boundary) -> int:
-    """The position of the first or the last of the entries around one that have the same time."""
+    """The position of the first (LOWER) or last (UPPER) entry of the run of entries around `position` that have the time `timestamp`."""
     step = -CQ_STORE_UNIT_SIZE if boundary is Boundary.LOWER else CQ_STORE_UNIT_SIZE
     while first <= position + step <= last and entries.time(position + step) == timestamp:
         position += step

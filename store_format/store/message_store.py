@@ -1,12 +1,12 @@
-"""A broker's store: from load over start and what is put into it to a clean shutdown.
+"""A broker's store: load, start, puts, look-ups and a clean shutdown.
 
 Broker source (4.9.3): DefaultMessageStore.load, recover, start, putMessage, putMessages, shutdown, recoverTopicQueueTable;
 MappedFileQueue.load; ReputMessageService; CommitLog.flush.
-Rule: load recovers the queues, then the log, which cuts the queues where they reach as far as its end; start dispatches what comes after
-the last message that any queue knows. A new store begins with its abort file, which goes last.
-Surprises: a queue that is damaged alone is not repaired, for another one knows a later message. Without a commit log all queues are
-deleted and the index stays. A clean shutdown keeps the abort file where dispatching went past the log's end. Messages that are put reach
-queues and index by being read from the log again.
+Rule: load recovers the queues, then the log. If the queues reach the log's end, they are cut there. start dispatches the messages after the
+last one that any queue has. The abort file is the first file of a new store, and a clean shutdown deletes it last.
+Surprises: a damaged queue is not repaired if another queue has a later message. Without a commit log all queues are deleted and the index
+stays. A clean shutdown keeps the abort file if dispatching went past the log's end. Messages that are put are read from the log again to be
+dispatched.
 """
 
 from __future__ import annotations
@@ -55,26 +55,26 @@ AnyFiles = TypeVar("AnyFiles", bound=Files)
 
 
 class Index(BuildsIndex, Protocol):
-    """IndexService: its files, and what dispatched messages put into them."""
+    """IndexService: the index files, into which dispatched messages are put."""
 
     @property
     def files(self) -> Sequence[IndexFile]:
-        """All of them."""
+        """All index files."""
 
     @property
     def index_msg_timestamp(self) -> int | None:
-        """What flushing full files sets in the checkpoint, None where none was flushed."""
+        """The time that flushing full files sets in the checkpoint, ms; None if no file was flushed."""
 
     def load(self, *, last_exit_ok: bool, index_msg_timestamp: int) -> None:
         """IndexService.load."""
 
     def settle(self) -> None:
-        """See that the files have what was put into them."""
+        """Make sure that the files have everything that was put into them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutResult:
-    """PutMessageResult: the status, and where the messages are in log and queue (NOT_APPENDED where they are not)."""
+    """PutMessageResult: the status, and each message's offset in the log (NOT_APPENDED if no file has room for it) and in its queue."""
 
     status: PutMessageStatus
     wrote_offsets: tuple[int, ...] = ()
@@ -82,10 +82,10 @@ class PutResult:
 
 
 class MessageStore(Generic[AnyFiles]):
-    """DefaultMessageStore over `files`: `begin` or `load` and `start`, then puts, then `shutdown`.
+    """DefaultMessageStore over `files`. Call `begin` for a new store, or `load` and `start`; then put; then `shutdown`.
 
-    `topic_queue_table` has the next offset of each queue, numbered as `queue_number` says. `dispatcher` counts what load, then what start
-    dispatches. `failure` is why load or start failed, empty where neither did.
+    `topic_queue_table` has the next offset of each queue; `queue_number` is a queue's index in it. `dispatcher` counts the messages that
+    load dispatches, and start counts anew. `failure` is why load or start failed, empty if neither did.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class MessageStore(Generic[AnyFiles]):
         put_settings: PutSettings | None = None,
         bit_map_of: BitMapOf | None = None,
     ) -> None:
-        """A store that is neither begun nor loaded yet; `index` is over the same files.
+        """Make a store that is neither begun nor loaded yet; `index` has to use the same files.
 
-        `deliver_timestamp` says when a message of a delay level is due; it is None where there are no levels. `put_settings`, by default
-        the broker's defaults, say what is refused. `bit_map_of` is as in Dispatcher.
+        `deliver_timestamp` says when a message of a delay level is due; it is None if there are no levels. `put_settings` decide which
+        messages are refused; by default they have the broker's defaults. `bit_map_of` is as in Dispatcher.
         """
         self.files = files
         self.settings = settings
@@ -152,10 +152,10 @@ class MessageStore(Generic[AnyFiles]):
     # begin and load -----------------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Make a store where there is none.
+        """Begin a new store.
 
         Raises:
-            StoreError: sizes with which a broker cannot write.
+            StoreError: a broker cannot write a store with these settings.
         """
         check_sizes(self.settings)
         self.files.create((ABORT_FILE,), 0)
@@ -163,7 +163,7 @@ class MessageStore(Generic[AnyFiles]):
         self._overwrite(LOCK_FILE, None, np.frombuffer(LOCK, np.uint8))
 
     def load(self) -> bool:
-        """DefaultMessageStore.load; False where the broker does not start."""
+        """DefaultMessageStore.load; False if the broker does not start."""
         self.is_aborted = any(entry.name == ABORT_FILE for entry in self.files.entries(()))
         named = []
         for topic in topics_of(self.files.entries((CONSUME_QUEUE,))):
@@ -202,7 +202,7 @@ class MessageStore(Generic[AnyFiles]):
             check_aligned(self.files.path_of(folder), files, size)
 
     def _head(self, name: str, length: int) -> bytes | None:
-        """The first `length` bytes of a file, None where there is none: the broker maps no more, however long the file is."""
+        """The first `length` bytes of a file, None if there is no file: the broker maps no more, however long the file is."""
         return self.files.content((name,))[:length].tobytes() if self.files.has((name,)) else None
 
     def _mapped(self, folder: FilePath, size: int) -> tuple[MappedFile, ...]:
@@ -248,7 +248,7 @@ class MessageStore(Generic[AnyFiles]):
         return bool(STORE_CHECKPOINT.of(self.settings.version).value)
 
     def _recovered_log(self, reached: int) -> RecoveredLog:
-        """The log after recovery, of queues whose entries end at offset `reached` of the log."""
+        """The log after recovery; `reached` is the end in the log of the last message in any queue."""
         if not self._by_queues:
             return self._recover_abnormally() if self.is_aborted else self._recover_normally()
         settings = self.settings
@@ -308,7 +308,7 @@ class MessageStore(Generic[AnyFiles]):
         self._numbers.clear()
 
     def _note_checkpoint(self, *, flushed: bool = False) -> None:
-        """What dispatching set in the checkpoint; where it has offsets, the queues' part is set when they are flushed."""
+        """Take over what dispatching set in the checkpoint; with offsets in it, the queues' values only when the queues are flushed."""
         physic, logics = self.dispatcher.physic_msg_timestamp, self.dispatcher.logics_msg_timestamp
         if physic is not None:
             self.checkpoint = replace(self.checkpoint, physic_msg_timestamp=physic)
@@ -322,7 +322,7 @@ class MessageStore(Generic[AnyFiles]):
     # start --------------------------------------------------------------------------------------------------------------------------
 
     def start(self) -> Started:
-        """DefaultMessageStore.start, after a load that went well; "timeout" where it never ends."""
+        """DefaultMessageStore.start, after a load that went well; "timeout" if it never ends."""
         settings = self.settings
         self.dispatcher.count, self.dispatcher.first_offset = 0, None
         if self._by_queues:
@@ -359,7 +359,7 @@ class MessageStore(Generic[AnyFiles]):
         """DefaultMessageStore.putMessage.
 
         Raises:
-            PutMessageError: the broker throws, or writes what it cannot read.
+            PutMessageError: the broker throws, or writes a record that it cannot read.
         """
         prepared = prepare(message, store_timestamp, self.put_settings)
         return self._put([prepared], NO_BATCH) if isinstance(prepared, Message) else PutResult(status=prepared)
@@ -368,7 +368,7 @@ class MessageStore(Generic[AnyFiles]):
         """DefaultMessageStore.putMessages.
 
         Raises:
-            PutMessageError: the broker throws, or writes what it cannot read.
+            PutMessageError: the broker throws, or writes a record that it cannot read.
         """
         prepared = prepare_batch(batch, store_timestamp, self.put_settings)
         return PutResult(status=prepared) if isinstance(prepared, PutMessageStatus) else self._put(prepared, 0)
@@ -390,9 +390,9 @@ class MessageStore(Generic[AnyFiles]):
         return self._numbers[key]
 
     def append(self, messages: MessageColumns) -> tuple[Longs, Longs]:
-        """Write messages to the log and dispatch them; nothing is checked that `prepare` checks.
+        """Write messages to the log and dispatch them, without the checks of `prepare`.
 
-        Returns each message's offset in the log (NOT_APPENDED where no file has room for it) and in its queue.
+        Returns each message's offset in the log (NOT_APPENDED if no file has room for it) and in its queue.
         """
         return self.log.append(messages, self.topic_queue_table)
 
@@ -402,10 +402,10 @@ class MessageStore(Generic[AnyFiles]):
     # look up ------------------------------------------------------------------------------------------------------------------------
 
     def lookup(self, read: Callable[[FilePath], Bytes], mtime_of: Callable[[FilePath, MappedFile], int]) -> LoadedFiles:
-        """The store for look-ups.
+        """The files of the store for look-ups.
 
-        `read` returns all bytes of a file, as `files` gives them, and may keep them; `mtime_of` says when a queue's file was written to
-        last, ms.
+        `read` returns all bytes of a file, the same as `files` does, and may cache them; `mtime_of` returns when a queue's file was last
+        written to, ms.
         """
 
         def mapped(folder: FilePath, files: Sequence[MappedFile]) -> MappedFiles:
@@ -420,7 +420,7 @@ class MessageStore(Generic[AnyFiles]):
     # shutdown -----------------------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """See that the files have what was put, and write the checkpoint; the store stays open."""
+        """Write everything that was put to the files, and the checkpoint; the store stays open."""
         self.index.settle()
         self._note_checkpoint(flushed=True)
         if self.log.times:

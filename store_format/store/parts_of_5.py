@@ -2,8 +2,8 @@
 
 Broker source (5.5.0): StorePathConfigHelper, RocksDBConsumeQueueStore, ConfigStorage, DefaultMetadataStore (tieredstore), CompactionStore,
 BatchConsumeQueue, TopicAttributes, MessageVersion.
-Rule: each has a folder or file of its own, or an attribute of its topics; a V2 record has a magic code of its own, where a topic has more
-than 127 bytes.
+Rule: each part has a folder or file of its own, or its topics have an attribute. A V2 record has a magic code of its own; it is for topics
+of more than 127 bytes.
 Surprise: `rocksdbstore` and `compaction/position-checkpoint` are made on default settings too, and mean nothing to a pull.
 """
 
@@ -28,9 +28,9 @@ class Part:
     """A part of a store that is not modelled.
 
     Attributes:
-        folders: folders that have files only where the store has the part.
-        files: likewise files.
-        attribute: name and value of the attribute of a topic that has the part; None where there is none.
+        folders: folders that have files only if the store has the part.
+        files: files that exist only if the store has the part.
+        attribute: name and value of the attribute of a topic that has the part; None if there is none.
         what: the part in words, after "found".
         hint: what to do.
     """

@@ -2,8 +2,8 @@
 
 Broker source (4.9.3): DefaultMessageStore.queryMessage, CommitLog.getData.
 Rule: the index gives offsets; the messages at these offsets are returned in order of offset.
-Surprises: the messages' keys are not checked. If the found messages have no bytes, the search runs again, three times in all; its end
-is then the store timestamp of the message with the least offset, where that can be read. The index's last update time and offset are 0 if
+Surprises: the messages' keys are not checked. If the found messages have no bytes, the search runs again, three times in all; its end time
+is then the store timestamp of the message with the least offset, if that can be read. The index's last update time and offset are 0 if
 nothing is found.
 """
 

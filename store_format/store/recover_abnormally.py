@@ -38,7 +38,7 @@ def is_mapped_file_matched_recover(content: Bytes, min_timestamp: int) -> bool:
 
 
 def files_to_walk(files: Sequence[MappedFile], read: ReadLog, min_timestamp: int) -> Sequence[MappedFile]:
-    """The files that recoverAbnormally may walk, in order; it stops where a walk ends before its file does."""
+    """The files that recoverAbnormally may walk, in order; it stops after the first file whose walk ends before the file does."""
     for first in range(len(files) - 1, -1, -1):
         if is_mapped_file_matched_recover(read(files[first]), min_timestamp):
             return files[first:]

@@ -5,11 +5,12 @@ and its part in IndexService.
 Rule: the walk begins at the newest file whose first message lies at or before an offset, or was stored at or before a time. Only the newest
 commitLogRecoverMaxNum files are searched; if no file matches, the walk begins at the oldest of these files. After a clean shutdown the walk
 dispatches the messages past the queues' end.
-Surprises: the queues' end is the end of a message, and a message that begins exactly there is not dispatched: its queue loses it. Where all
-queues are missing, no file matches, so messages in files before the newest commitLogRecoverMaxNum get no entries. Whether the queues are
-cut at the log's end is asked after dispatching: a queue that was damaged at its start keeps former entries behind the dispatched ones.
-The confirmed offset is where the last message lies, not where its record says that it lies. Without a message it is what the broker took
-for it before: after a clean shutdown the end of the last file, or 0 with SYNC_FLUSH, because nothing counts as flushed yet.
+Surprises: the queues' end is the end of a message, and a message that begins exactly there is not dispatched: its queue loses it. If all
+queues are missing, no file matches, so messages in files before the newest commitLogRecoverMaxNum get no entries. The broker
+decides after dispatching whether to cut the queues at the log's end: a queue that was damaged at its start keeps former entries after the
+dispatched ones.
+The confirmed offset is the real place of the last message, not the one in its record. Without a message it keeps its value from before
+the recovery: after a clean shutdown the end of the last file, or 0 with SYNC_FLUSH, because nothing counts as flushed yet.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ _MOST_FILES: Final = 10  # commitLogRecoverMaxNum below 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seam:
-    """Where the queues end.
+    """The end of the queues in the log.
 
     Attributes:
-        physic_offset: offset in the log; None where only the time is known.
-        timestamp: logicsMsgTimestamp of the checkpoint, ms; counts only where `physic_offset` is None.
+        physic_offset: offset in the log; None if only the time is known.
+        timestamp: logicsMsgTimestamp of the checkpoint, ms; counts only if `physic_offset` is None.
         index_timestamp: indexMsgTimestamp of the checkpoint with messageIndexSafe, ms; else None.
         most_files: setting commitLogRecoverMaxNum.
     """
@@ -102,10 +103,10 @@ def recover_by_queues(
     Args:
         files: files of the log, at least one.
         read: returns all bytes of a file.
-        dispatch: receives the dispatch requests of the walked messages; None for none.
-        seam: where the queues end.
+        dispatch: receives the dispatch requests of the walked messages; None to dispatch nothing.
+        seam: the end of the queues in the log.
         after: only messages that begin after this offset are dispatched; None for all.
-        confirmed: the confirmed offset where no message is walked; None for the begin of the walk.
+        confirmed: the confirmed offset if no message is walked; None for the beginning of the walk.
         deliver_timestamp: when a message of a delay level is due.
         check_crc: setting checkCRCOnRecover.
     """

@@ -30,7 +30,7 @@ class RecoveredLog:
     """The commit log after its recovery: its files, and the end of the walk that found the log's end.
 
     Attributes:
-        confirm_offset: where 5.5.0 says that the last good message begins; None in older versions.
+        confirm_offset: where the last good message begins, as 5.5.0 finds it; None in older versions.
     """
 
     files: tuple[MappedFile, ...]
@@ -49,12 +49,12 @@ class RecoveredLog:
 
 
 def files_to_walk(files: Sequence[MappedFile]) -> Sequence[MappedFile]:
-    """The files that recoverNormally may walk, in order; it stops where a walk ends before its file does."""
+    """The files that recoverNormally may walk, in order; it stops after the first file whose walk ends before the file does."""
     return files[max(len(files) - RECOVERED_FILES, 0) :]
 
 
 def recovered_log(files: Sequence[MappedFile], walked: Sequence[MappedFile], walks: Iterable[FileWalk]) -> RecoveredLog:
-    """The recovered log of `files`, by the walks over its files `walked`; the iterable may make each walk when it is needed."""
+    """The recovered log of `files`, by the walks over its files `walked`; `walks` may be lazy and make each walk when it is needed."""
     process_offset = 0
     last: FileWalk | None = None
     for file, last in zip(walked, walks, strict=True):

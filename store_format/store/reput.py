@@ -45,7 +45,7 @@ class Reput:
         return max_offset(self.files) - self.reput_from_offset
 
     def catch_up(self) -> bool:
-        """Dispatch up to the log's end; returns False where the broker's start would never end."""
+        """Dispatch up to the log's end; returns False if the broker's start would never end."""
         while self.behind > 0:
             before = self.reput_from_offset
             try:
@@ -103,9 +103,9 @@ class Reput:
 
 
 def read_mismatched(raw: Bytes) -> tuple[int, int] | None:
-    """Read a record whose lengths do not add up to its size, as checkMessageAndReturnSize does without its body.
+    """Read a record whose lengths do not add up to its size, as checkMessageAndReturnSize does if it reads no body.
 
-    Returns the record's size and the sum of the lengths of its parts, or None where Java throws.
+    Returns the record's size and the sum of the lengths of its parts, or None if Java throws.
     """
     data = raw.tobytes()
     try:

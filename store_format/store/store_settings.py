@@ -1,7 +1,7 @@
-"""What a store depends on: lengths of its files and settings of its broker.
+"""The lengths of files and the settings of the broker that a store depends on.
 
 Broker source (4.9.3): MessageStoreConfig, BrokerConfig.
-Surprise: a broker does not ask the files; given other lengths than those it was written with, it refuses a store or cuts it.
+Surprise: a broker does not learn the lengths from the files. If its lengths are not those of the store, it refuses the store or cuts it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MIN_EXT_FILE = 32  # a unit without a bit map, and the end of a file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """What recovery depends on: lengths of files in bytes, and settings by their own names.
+    """The lengths of files in bytes, and the settings under their own names, that recovery depends on.
 
-    `delays` are those of messageDelayLevel in ms, level 1 first; None where the broker cannot read it, on which load fails.
+    `delays` are those of messageDelayLevel in ms, level 1 first; None if the broker cannot read it, and load fails.
     `version` is the version of the broker whose rules hold.
     """
 
@@ -45,10 +45,10 @@ class StoreSettings:
 
 
 def check_sizes(settings: StoreSettings) -> None:
-    """Refuse sizes with which a broker cannot write a store.
+    """Raise if a broker cannot write a store with these settings.
 
     Raises:
-        StoreError: such a size.
+        StoreError: names the setting: a size that is out of range, or messageDelayLevel.
     """
     sizes = {
         "mappedFileSizeCommitLog": (settings.commit_log_size, MIN_LOG_FILE),

@@ -1,10 +1,10 @@
-"""Tells by the files of a store which broker wrote them, as far as they show it.
+"""Finds out from the files of a store which version of the broker ran last, if the files show it.
 
 Broker source: ConsumerOffsetManager and DataVersion of 4.9.3, 4.9.8 and 5.5.0; TimerCheckpoint, TimerMetrics, ConsumerOrderInfoManager,
 TransactionMetrics, CompactionStore and MessageRocksDBStorage of 5.5.0.
-Rule: a broker writes consumerOffset.json every few seconds and at its shutdown, so this file is of the broker that ran last. 5.x writes a
+Rule: a broker writes consumerOffset.json every few seconds and at its shutdown, so the broker that ran last wrote this file. 5.x writes a
 dataVersion into it, 4.9 never does.
-Where it is missing, files that only 5.x makes show a broker 5.x: a broker 4.9 that ran later would have written consumerOffset.json.
+If it is missing, files that only 5.x makes show a broker 5.x: a broker 4.9 that ran later would have written consumerOffset.json.
 Surprise: beside consumerOffset.json no other file counts. Files of 5.x stay when a broker goes back to 4.9, topics.json is written only
 when a topic changes, and a slave 4.9 of a master 5.x writes the master's delayOffset.json as it is (SlaveSynchronize.syncDelayOffset).
 """
@@ -42,19 +42,19 @@ FILES_OF_5: Final[tuple[FilePath, ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenBy:
-    """The version whose rules are nearest to those of the broker that ran last, and what shows it, for people."""
+    """The version whose rules are nearest to those of the broker that ran last, and the evidence, a text for people."""
 
     version: BrokerVersion
     evidence: str
 
 
 def written_by(consumer_offsets: bytes | None, has: Callable[[FilePath], bool]) -> WrittenBy | None:
-    """The broker that ran last on a store, None where no file shows a broker 5.x.
+    """The broker that ran last on a store, None if no file shows a broker 5.x.
 
-    Where a file that only 5.x makes is there, the evidence names that file, also if a broker 4.9 ran later.
+    If there is a file that only 5.x makes, the evidence names that file, even if a broker 4.9 ran later.
 
     Args:
-        consumer_offsets: the content of consumerOffset.json; None or empty where nothing is stored.
+        consumer_offsets: the content of consumerOffset.json; None or empty if nothing is stored.
         has: whether there is a file or folder at a path below the store.
     """
     path = f"{CONFIG}/{CONSUMER_OFFSETS}"
@@ -71,7 +71,7 @@ def written_by(consumer_offsets: bytes | None, has: Callable[[FilePath], bool]) 
 
 
 def _has_data_version(text: bytes) -> bool:
-    """Whether a JSON object has a member dataVersion; false where the text is no object.
+    """Whether a JSON object has a member dataVersion; False if the text is no object.
 
     A broker's own text is not parsed: that takes seconds for the offsets of many groups. The broker writes members by name.
     """

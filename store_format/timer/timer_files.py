@@ -42,7 +42,7 @@ DEFAULT_PRECISION: Final = 1000
 
 
 def precision_of(setting: int) -> int:
-    """The length of the timer's steps, ms, that a broker makes of timerPrecisionMs: the longest that is not longer, or else the shortest.
+    """The length of the timer's steps, ms, for timerPrecisionMs: the longest allowed length up to the setting, or else the shortest.
 
     Broker source (5.5.0): MessageStoreConfig.setTimerPrecisionMs.
     """
@@ -50,13 +50,13 @@ def precision_of(setting: int) -> int:
 
 
 def precision_between(slot: np.void, unit: np.void) -> int | None:
-    """The length of the timer's steps by the times of a slot and of a unit in it, ms; None where no broker has such steps."""
+    """The length of the timer's steps by the times of a slot and of a unit in it, ms; None if no broker has such steps."""
     time, due = int(slot["time"]), int(unit["writeTimeMs"]) + int(unit["delayedTime"])
     return next((step for step in _PRECISIONS if step * time == due), None)
 
 
 def units_of(raw: Bytes) -> NDArray[np.void]:
-    """The units at the begin of some bytes of a timerlog file, up to the first that is none, as an array of UNIT."""
+    """The units at the beginning of `raw`, bytes of a timerlog file, up to the first bytes that are no unit, as an array of UNIT."""
     units = raw[: len(raw) // UNIT.itemsize * UNIT.itemsize].view(UNIT)
     is_none = (units["unitSize"] != UNIT.itemsize) | (units["magic"] & ~_MAGIC_BITS != 0)
     bad = np.flatnonzero(is_none)
