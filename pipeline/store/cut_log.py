@@ -1,4 +1,4 @@
-"""Tells what a broker's load cuts off its commit log, where a message begins at the cut."""
+"""Finds the messages that a broker's load cuts off its commit log, if a message begins at the cut."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from store_format.store_paths import COMMIT_LOG
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """What follows the new end of the log.
+    """The messages after the new end of the log.
 
     Attributes:
         path: path of the file in which the log ends.
         position: position of the end in the file.
-        messages: whole messages from there on, in later files too.
-        is_all: whether that is all; else a damaged one is among them, behind which nothing says where messages begin.
+        messages: number of whole messages after the end, in later files too.
+        is_all: whether these are all. If not, there is a damaged one, and nothing says where messages begin after it.
     """
 
     path: str
@@ -29,14 +29,14 @@ class CutOff:
 
     @property
     def lost(self) -> str:
-        """What is lost, for people."""
+        """The lost messages, a text for people."""
         if self.is_all:
             return counted(self.messages, "message")
         return f"{counted(self.messages, 'whole message')} and a damaged one" if self.messages else "a damaged message and what follows it"
 
 
 def cut_off(files: StoreFiles, end: int) -> CutOff | None:
-    """What the store's log has from offset `end` on, where it ends after load; None where no message begins there.
+    """The messages that the store's log has from offset `end` on; None if no message begins there.
 
     Args:
         files: the store's files before load.

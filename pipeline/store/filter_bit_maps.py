@@ -29,7 +29,7 @@ def bloom_filter(settings: BrokerSettings) -> BloomFilter:
 
 
 def bit_map_of(files: StoreFiles, settings: BrokerSettings) -> BitMapOf | None:
-    """The function that computes the bit map of a message, None where the broker computes none.
+    """The function that computes the bit map of a message, None if the broker computes none.
 
     Args:
         files: the store's files, for config/consumerFilter.json.

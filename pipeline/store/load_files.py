@@ -35,7 +35,7 @@ SAMPLED_TOPICS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSizes:
-    """Lengths of the mapped files, bytes; `extension` is None where the broker reads no extensions (enableConsumeQueueExt)."""
+    """Lengths of the mapped files, bytes; `extension` is None if the broker reads no extensions (enableConsumeQueueExt)."""
 
     commit_log: int
     consume_queue: int
@@ -75,12 +75,12 @@ def topics(store: StoreFiles) -> list[str]:
 
 
 def queue_ids(store: StoreFiles, topic: str) -> list[int]:
-    """Queues of a topic, as `queue_ids_of` tells."""
+    """The queue ids of a topic, ascending, by `queue_ids_of`."""
     return queue_ids_of(store.path_of(CONSUME_QUEUE, topic), store.folder(CONSUME_QUEUE, topic))
 
 
 def file_sizes(store: StoreFiles, explicit: Mapping[str, int | None]) -> FileSizes:
-    """The lengths of the store's files: by `explicit` settings, else the commonest length of each kind, else 4.9.3's defaults."""
+    """The lengths of the store's files: from `explicit` settings, else the commonest length of each kind, else 4.9.3's defaults."""
     log_size, queue_size = explicit.get("mappedFileSizeCommitLog"), explicit.get("mappedFileSizeConsumeQueue")
     if log_size is None:
         log_size = _commonest(store.folder(COMMIT_LOG), DEFAULT_COMMIT_LOG_FILE_SIZE)
@@ -95,7 +95,7 @@ def _commonest(entries: Iterable[Entry], default: int) -> int:
 
 
 def tells_queue_file_size(store: StoreFiles) -> bool:
-    """Whether a queue file of the store tells the length of queue files, so that `file_sizes` need not take the default."""
+    """Whether a queue file of the store shows the length of queue files, so that `file_sizes` does not need the default."""
     return any(entry.length and not entry.is_folder for entry in _sampled_queue_files(store))
 
 
@@ -183,7 +183,7 @@ class LoadedQueue:
 
 
 def recover_queue(store: StoreFiles, topic: str, queue_id: int, sizes: FileSizes, log: LogBounds | None) -> LoadedQueue:
-    """A queue after load; with `log` None after recover only, before it is truncated at the log's end."""
+    """A queue after load. If `log` is None, the queue is only recovered, and not truncated at the log's end."""
 
     @lru_cache(_RECOVERED_FILES)
     def units(name: str) -> cq.Units:

@@ -70,7 +70,7 @@ def open_store(store: str, settings: BrokerSettings, mtimes_ms: Mapping[str, int
     Args:
         store: directory of the store.
         settings: the broker's settings; file lengths that they do not have are inferred from the files.
-        mtimes_ms: modification times of queue files in ms by path below the store; missing ones are those of the files.
+        mtimes_ms: modification times of queue files in ms by path below the store; a file without one keeps its own.
 
     Raises:
         StoreError: there is no store, or the broker would not load or start it.
@@ -217,7 +217,7 @@ def _brief(message: Message | None) -> dict[str, Any] | None:
 
 
 def java_host(host: Host) -> str:
-    """InetSocketAddress.toString of an address without a name; InetAddress takes an IPv4 address in IPv6 form for what it is."""
+    """InetSocketAddress.toString of an address without a name; InetAddress turns an IPv4-mapped IPv6 address into IPv4."""
     address = host.java_address
     return f"/[{address}]:{host.port}" if ":" in address else f"/{address}:{host.port}"
 

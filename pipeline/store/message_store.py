@@ -1,4 +1,4 @@
-"""A broker's store over files that are only read: what load, start and shutdown change stays in memory."""
+"""A broker's store over files that are only read: the changes of load, start and shutdown stay in memory."""
 
 from __future__ import annotations
 

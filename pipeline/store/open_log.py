@@ -32,7 +32,7 @@ class OpenLog:
         self._store = store
         self._mapped: LRUCache[str, Bytes] = LRUCache(_MAPPED_BYTES, getsizeof=lambda content: min(content.nbytes, _MAPPED_BYTES))
         self._copies: LRUCache[str, Bytes] | None = None
-        # a file that is in memory as a whole
+        # the last file that was read into memory as a whole
         self._last: tuple[str, Bytes] | None = None
 
     def content(self, file: MappedFile) -> Bytes:
@@ -45,7 +45,7 @@ class OpenLog:
         if self._copies is not None and file.name in self._copies:
             return self._copies[file.name]
         if self._last is None or self._last[0] != file.name:
-            self._last = None  # dropped before the next one is read
+            self._last = None  # dropped before the next file is read, so that only one is in memory
             content = self._store.content(*path)
             if is_uri(self._store.root) and self._copied(file.name, content):
                 return self.content(file)
@@ -53,7 +53,7 @@ class OpenLog:
         return self._last[1]
 
     def _copied(self, name: str, content: Bytes) -> bool:
-        """Whether there is room for a copy of a remote file, which is made then."""
+        """Copy a remote file to temporary space if there is room; return whether there is a copy."""
         if self._copies is None:
             free = 0
             with suppress(OSError):  # no folder for temporary files can be written to

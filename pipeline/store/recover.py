@@ -118,7 +118,7 @@ def run_recover(store: str, *, settings: BrokerSettings) -> dict[str, Any]:
 
 
 def summary(recovery: dict[str, Any], store: str) -> str:
-    """A sentence or two for people about `recovery`, the result of `run_recover` for the directory or URI `store`."""
+    """One sentence for people about `recovery`, the result of `run_recover` for the directory or URI `store`."""
     if not recovery["load"]:
         return f"{recovery['store']}: load fails, the broker would not start"
     state = recovery["afterStart"]

@@ -1,4 +1,4 @@
-"""Refuses stores of broker 5.x with parts that are not modelled, by name."""
+"""Refuses a store of broker 5.x that has a part that is not modelled; the error names the part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def refuse_parts(files: StoreFiles, settings: BrokerSettings) -> None:
 
     Args:
         files: the store's files.
-        settings: the broker's settings; storeType=default says that queues in RocksDB are left over.
+        settings: the broker's settings; storeType=default says that queues in RocksDB are leftovers.
 
     Raises:
         UnsupportedStoreError: the store has a part that is not modelled.
@@ -69,7 +69,7 @@ def refuse_v2_log_end(files: StoreFiles, log_end: int, log_file_size: int) -> No
 
 
 def _entries(files: StoreFiles, folder: FilePath) -> frozenset[str]:
-    """The names in a folder; none where it cannot be read, as whoever needs it says so."""
+    """The names in a folder; none if it cannot be read: the code that needs the folder reports that."""
     try:
         return frozenset(entry.name for entry in files.folder(*folder))
     except StoreError:
@@ -77,16 +77,16 @@ def _entries(files: StoreFiles, folder: FilePath) -> frozenset[str]:
 
 
 def _parts_of_topics(files: StoreFiles) -> list[tuple[str, Part]]:
-    """Each topic with an attribute of a part, and the part; none where topics.json cannot be read."""
+    """Each topic with an attribute of a part, and the part; none if topics.json cannot be read."""
     path = files.path_of("config", _TOPICS)
     try:
         main, bak = files.read_config(_TOPICS), files.read_config(f"{_TOPICS}.bak")
-        # parsing the file takes seconds where there are many topics
+        # parsing the file takes seconds if there are many topics
         words = [part.attribute[1].encode() for part in PARTS if part.attribute is not None]
         if not any(word in (text or b"") for word in words for text in (main, bak)):
             return []
         topics = load(main, bak, path, decode_topic_configs).table
-    except StoreError:  # likewise
+    except StoreError:  # the code that needs topics.json reports that
         return []
     found = []
     for topic in topics.topicConfigTable:

@@ -1,4 +1,4 @@
-"""What load, start and recovery of a store depend on, by the settings and by the lengths that the files themselves tell."""
+"""The settings and file lengths that load, start and recovery of a store depend on; unknown lengths are inferred from the files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def store_settings(files: StoreFiles, settings: BrokerSettings) -> StoreSettings
 
 
 def ext_size(files: StoreFiles, settings: BrokerSettings) -> int:
-    """The length of the extensions' files: by the settings, else the commonest length, else 4.9.3's default."""
+    """The length of the extensions' files: from the settings, else the commonest length, else 4.9.3's default."""
     given: int | None = settings.explicit("mappedFileSizeConsumeQueueExt")
     folders: list[FilePath] = [(CONSUME_QUEUE_EXT,)]
     for _ in ("topic", "queueId"):
@@ -59,7 +59,7 @@ def ext_size(files: StoreFiles, settings: BrokerSettings) -> int:
 
 
 def index_sizes(files: StoreFiles, settings: BrokerSettings) -> IndexSizes:
-    """The sizes of the index files: by the settings, else inferred from the chains in the files.
+    """The sizes of the index files: from the settings, else inferred from the chains in the files.
 
     Raises:
         CorruptStoreError: the chains agree with no sizes, or with several.

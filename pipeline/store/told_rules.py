@@ -1,4 +1,4 @@
-"""The version of the broker's rules that the files of a store tell."""
+"""Finds the version of the broker's rules from the files of a store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from store_format.store.written_by import CONSUMER_OFFSETS, WrittenBy, written_b
 
 
 def told_rules(store: str) -> WrittenBy | None:
-    """The version that the files of the store in a directory or URI tell, None where they tell none or cannot be read.
+    """The version that the files of the store in a directory or URI show, None if they show none or cannot be read.
 
     Raises:
         NotAStoreError: there is no such directory.
@@ -20,8 +20,8 @@ def told_rules(store: str) -> WrittenBy | None:
     def has(path: FilePath) -> bool:
         return any(entry.name == path[-1] for entry in files.folder(*path[:-1]))
 
-    # the broker reads the .bak where the file is missing or empty
+    # the broker reads the .bak if the file is missing or empty
     try:
         return written_by(files.read_config(CONSUMER_OFFSETS) or files.read_config(f"{CONSUMER_OFFSETS}.bak"), has)
-    except StoreError:  # whoever needs the file says what is wrong with it
+    except StoreError:  # the code that needs the file reports what is wrong with it
         return None
