@@ -1,7 +1,7 @@
-"""The causes of findings: each finding is put under the one that it follows from, and what the broker's start would do is computed.
+"""The causes of findings: each finding is put under the finding that it follows from. Also computes what the broker's start would do.
 
-Rule: a finding about entries follows from one about the commit log where its first entry points into the stretch that the other names, and
-from others of its queue or store as finding_codes says.
+Rule: a finding about entries follows from a finding about a stretch of the commit log if its first entry points into that stretch. The
+table in finding_codes says which findings of its queue or store it follows from.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipeline.verify.verify_store import FINDING, FINDING_DDL
 from store_format.errors import StoreError, quoted_error
 from store_format.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
-# stretches of the commit log that entries are compared with; a log with more has no use for the distinction
+# greatest number of stretches of the commit log that entries are compared with; with more, the distinction is of no use
 _STRETCHES_MAX = 1000
 _STRETCH = "code STRING, physicOffset BIGINT, physicEnd BIGINT"
 _CAUSED_DDL = f"{FINDING_DDL}, cause STRING"
@@ -44,10 +44,10 @@ class Group:
     Attributes:
         cause: code of the cause.
         code: code of the findings.
-        findings: their number.
-        messages: messages or entries that they concern; None if none says.
-        path: path of the first.
-        text: its text.
+        findings: number of the findings.
+        messages: number of messages or entries that they concern; None if no finding says.
+        path: path of the first finding.
+        text: text of the first finding.
     """
 
     cause: str
@@ -67,7 +67,7 @@ class Cause:
     folded: Sequence[Group]
 
     def lines(self) -> list[str]:
-        """What people are told: the first finding, what follows from it, what the broker does, what to do."""
+        """The lines for people: the first finding, what follows from it, what the broker does, what to do."""
         more = "" if self.own.findings == 1 else f" (the first of {counted(self.own.findings, 'finding')})"
         concerned = "" if self.own.messages is None else f"{self.own.messages:,} messages or entries. "
         told = [
@@ -92,7 +92,7 @@ class Cause:
 
 
 def with_causes(findings: Work) -> Work:
-    """Return findings with a column more, `cause`: the code of the finding that each follows from in the end, its own if from none."""
+    """Return findings with the column `cause` added: the code of the root cause of each finding, its own code if it follows from none."""
     stretches = findings.mapped(_stretches, _STRETCH).rows(_STRETCHES_MAX)
     codes = [row["code"] for row in findings.select(["code"]).distinct(["code"]).rows()]
     together = findings.mapped(_with_queue, f"{FINDING_DDL}, queue STRING").with_set("queue", "code", "codes")
@@ -128,7 +128,7 @@ def _cause(row: dict[str, Any], stretches: Sequence[tuple[str, int, int]], codes
 def causes_of(caused: Work) -> list[Cause]:
     """Return the causes of findings with the column `cause`, the worst first; there are at most as many as codes."""
     groups = _grouped(Group(**row) for row in caused.mapped(_groups, _GROUP).rows())
-    # all findings of a code may follow from others, and then so does what follows from them
+    # if all findings of a code follow from others, so do the findings that follow from them
     parents = {group.code: group.cause for group in groups if group.code != group.cause}
     owned = {group.code for group in groups if group.code == group.cause}
     found = []
@@ -156,14 +156,14 @@ def _grouped(groups: Iterable[Group]) -> list[Group]:
 
 
 def _sum(one: Group, other: Group) -> Group:
-    """Two groups of one code as one."""
+    """Join two groups of one code."""
     path, text = min((one.path, one.text), (other.path, other.text))
     known = [messages for messages in (one.messages, other.messages) if messages is not None]
     return replace(one, findings=one.findings + other.findings, messages=sum(known) if known else None, path=path, text=text)
 
 
 def _joined(groups: Sequence[Group]) -> Iterator[Group]:
-    """One group for each code; what follows from a cause over another finding is in a group of its own before."""
+    """Join the groups of each code: findings that follow from the cause through another finding come in a group of their own."""
     for _, same in groupby(sorted(groups, key=attrgetter("code", "path")), attrgetter("code")):
         yield reduce(_sum, same)
 
@@ -183,7 +183,7 @@ class StartChanges:
 
 
 def what_start_does(tasks: Tasks, path: str, settings: BrokerSettings) -> StartChanges:
-    """Return what the broker's load and start would do to the store; no notes where they leave it as it is."""
+    """Return what the broker's load and start would do to the store; no notes if they leave it as it is."""
     store = StoreFiles(path)
     try:
         loaded = load_store(tasks, store, "verified", with_extension(settings, store))
@@ -197,7 +197,7 @@ def what_start_does(tasks: Tasks, path: str, settings: BrokerSettings) -> StartC
 
 
 def _without_offsets(store: StoreFiles) -> Iterator[str]:
-    """That the broker would know no offset of its groups: ConfigManager.load takes the file, or else its copy."""
+    """Yield a note if the broker would know no offset of its groups: ConfigManager.load finds neither the file nor its .bak."""
     name = FILE_OF[CONSUMER_OFFSET]
     if {name, f"{name}.bak"}.isdisjoint(entry.name for entry in store.folder("config")):
         yield f"{store.path_of('config', name)} is not there: the broker would start without the offsets of its groups"

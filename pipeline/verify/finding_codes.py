@@ -24,7 +24,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingCode:
-    """What there is to say about the findings of a code.
+    """The description of the findings of a code.
 
     Attributes:
         code: the code.
@@ -178,7 +178,7 @@ _ALL: Final = (
         broker="Nothing: it dispatched them twice after a crash.",
         do="Nothing, if consumers are idempotent, as RocketMQ asks of them.",
         from_queue=("CQ_OTHER_MESSAGE",),
-        # messages after the damage are in the log, but no walk comes to them
+        # messages after the damage are in the log, but no walk reaches them
         from_store=("LOG_BAD_RECORD", "LOG_NO_RECORD"),
     ),
     FindingCode(
@@ -379,14 +379,14 @@ SEVERITIES: Final = tuple(Severity)
 
 
 def root_of(code: str, *, of_log: Iterable[str], of_queue: Collection[str], of_store: Collection[str]) -> str:
-    """Return the code that a finding follows from in the end; its own code where it follows from none.
+    """Return the code of the root cause of a finding; its own code if it follows from none.
 
-    Rule: a finding follows only from one that is at least as bad, so that no loss is hidden below a note.
+    Rule: a finding follows only from a finding that is at least as bad, so that no loss is hidden below a note.
 
     Args:
         code: code of the finding.
         of_log: codes of findings about the stretch of the commit log that it points to.
-        of_queue: codes of the findings of its queue; none for a finding of no queue.
+        of_queue: codes of the findings of its queue; empty for a finding of no queue.
         of_store: codes of all findings.
     """
     seen = {code}

@@ -1,4 +1,4 @@
-"""Finds the rows of a broker that break a constraint of their table: a NULL in a column that has none, or a check that fails."""
+"""Finds the rows of a broker that break a constraint of their table: a NULL in a column that must not have any, or a check that fails."""
 
 from __future__ import annotations
 

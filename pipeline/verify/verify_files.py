@@ -46,7 +46,7 @@ _CONFIG: dict[str, tuple[Callable[[bytes, str], Any], Callable[[Any, TextForm], 
     "delayOffset.json": (cf.decode_delay_offsets, cf.encode_delay_offsets),
     "consumerFilter.json": (cf.decode_consumer_filters, cf.encode_consumer_filters),
 }
-# files of a broker 5.x: what reads them, and what writes what was read
+# files of a broker 5.x, with the functions that decode them and encode the decoded text
 _LATER_CONFIG: dict[str, tuple[Callable[[bytes, str], Any], Callable[[object], bytes]]] = {
     "consumerOrderInfo.json": (lf.decode_order_infos, partial(encode_json, form=FASTJSON2)),
     "timermetrics": (lf.decode_timer_metrics, encode_compact_json),

@@ -42,7 +42,7 @@ from store_format.files.mapped_files import MappedFile, offset_to_file_name
 from store_format.record.record_check import first_difference, used_bytes
 from store_format.store_paths import COMMIT_LOG
 
-# used bytes of a file that the rows of a batch give, or what is wrong with one of the rows
+# number of bytes of a file, other than zeros, that the rows of a batch give; or what is wrong with one of the rows
 _DDL = "path STRING, used BIGINT, text STRING"
 _ROWS = arrow_of(_DDL)
 Compare = Callable[[pa.RecordBatch], Iterator[tuple[str, int, str | None]]]

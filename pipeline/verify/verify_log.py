@@ -46,7 +46,7 @@ class Finding:
         text: what is wrong, and where first.
         messages: number of the messages or entries concerned; None if it is not known.
         queue_offset: queue offset of the first of them; None if they are in no queue.
-        physic_offset: where in the commit log the first of them lies, or the stretch concerned begins; None if they lie in none.
+        physic_offset: offset in the commit log of the first of them, or of the begin of the stretch concerned; None if there is none.
         physic_end: the offset after that stretch; None for single messages.
     """
 
@@ -63,8 +63,8 @@ class Finding:
 class Checked:
     """The result of the check of one file; `result` is a word or two, for a file without findings.
 
-    `queued` is, by queue, the messages of this file less its entries whose message was found; over all files they sum to 0. `newest` is the
-    greatest storeTimestamp, ms.
+    `queued` has for each queue the number of messages of this file less its entries whose message was found; over all files the sum is 0 if
+    each message has one entry. `newest` is the greatest storeTimestamp, ms.
     """
 
     path: str
@@ -158,7 +158,7 @@ def _verify_records(found: Checked, file: MappedFile, content: Bytes, positions:
     again = np.zeros(end - first, np.uint8)
     offsets, queue_offsets = prefix["physicOffset"].astype(np.int64), prefix["queueOffset"].astype(np.int64)
     encode(_columns(content, parts, prefix), slice(None), offsets, queue_offsets, again, file.from_offset + first)
-    if not pa.py_buffer(again).equals(pa.py_buffer(content[first:end])):  # a record that is no row lies between, or one differs
+    if not pa.py_buffer(again).equals(pa.py_buffer(content[first:end])):  # an unrepresentable record lies between, or a record differs
         differs = first_difference(again, positions - first, content[first:end], positions - first, sizes)
         if differs >= 0:
             text = f"byte {first + differs}: written again from its columns, the record is another one"

@@ -1,7 +1,7 @@
 """Checks a store, or a copy of a store, file by file: each file is read, written again and compared, and entries are looked up.
 
-A task checks files of the commit log, a group of topics, or other files. The driver sums over all tasks how many messages each queue must
-have. The check of a file needs memory for its mapped pages and for one batch of its records.
+A task checks a file of the commit log, a group of topics, or other files. The results of all tasks are summed: each queue must have as many
+entries as messages. The check of a file needs memory for its mapped pages and for one batch of its records.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Plan:
         return len(self.log_files) + len(self.topics) + len(self.others)
 
     def run(self, task: int) -> Iterator[Checked]:
-        """Check the files of one task; gives what was found in each."""
+        """Check the files of one task; yield the result of each file."""
         if task < len(self.others):
             for path, entry in self.others[task]:
                 yield self.checks.verify(path, entry)
@@ -149,7 +149,7 @@ def verify_store(tasks: Tasks, path: str, settings: BrokerSettings, progress: Pr
 
 
 def plan_of(store: StoreFiles, settings: BrokerSettings, topic_tasks: int) -> Plan:
-    """The plan that shares the files of a store out to tasks, the queues to about `topic_tasks`. It reads the last commit log file."""
+    """The plan that distributes the files of a store over tasks, the queues over about `topic_tasks`. It reads the last commit log file."""
     sampled = store.changed({}, frozenset(odd_queues(store, lf.topics(store)[: lf.SAMPLED_TOPICS])))
     sizes = lf.file_sizes(sampled, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     log_files, odd = _mapped(store, (COMMIT_LOG,), sizes.commit_log)
@@ -220,7 +220,7 @@ def _mapped(store: StoreFiles, folder: FilePath, size: int) -> tuple[tuple[Mappe
 
 
 def _filled(store: StoreFiles, files: Sequence[MappedFile]) -> tuple[tuple[MappedFile, ...], int | None]:
-    """The files up to the last one with records, and its greatest storeTimestamp. The broker makes files before it needs them."""
+    """The files up to the last one with records, and its greatest storeTimestamp. The broker makes files in advance."""
     for last in range(len(files) - 1, -1, -1):
         content = store.content(COMMIT_LOG, files[last].name)
         end, newest = 0, None
@@ -259,7 +259,7 @@ def _verified(rows: Work, parts: int) -> Verified:
 
 
 def _of_row(row: str, names: Sequence[str], batches: Batches) -> Batches:
-    """These columns of the rows for files, findings or queues."""
+    """The columns `names` of the rows of one kind, `row`: file, finding or queue."""
     return (batch.filter(pc.equal(batch["row"], row)).select([*names]) for batch in batches)
 
 
