@@ -1,4 +1,4 @@
-"""The pulls that are answered by both versions: those of a file, those captured, or pulls made for each group and queue of the lake."""
+"""The pulls that both versions answer: the pulls of a file, captured pulls, or pulls made for each group and queue of the lake."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.tasks.work import NoSessionError
 from pipeline.upgrade.compared_pulls import ComparedPulls, RuleSets, compare_pulls, compare_pulls_here
 
-# what makes a made pull's number, and the hex digits of it: a BIGINT has room for them
+# the number of a made pull is a digest of these columns, cut to the hex digits that fit a BIGINT
 _KEY = ("consumerGroup", "topic", "queueId", "queueOffset")
 _DIGITS = 15
 # DefaultMQPushConsumer.pullBatchSize
@@ -62,7 +62,7 @@ FROM consumer_offset WHERE brokerName = {broker} AND consumerOffset >= 0
 
 
 class Source(Enum):
-    """Where the pulls come from."""
+    """The origin of the pulls."""
 
     FILE = "file"
     CAPTURED = "captured"
@@ -74,9 +74,9 @@ class AskedPulls:
     """Pulls to answer.
 
     Attributes:
-        source: where they come from.
-        at: which part of the store they see.
-        compared: gives how the answers of both rule sets to them differ.
+        source: the origin of the pulls.
+        at: which part of the store the pulls see.
+        compared: compares the answers of two rule sets to the pulls.
     """
 
     source: Source
@@ -85,13 +85,13 @@ class AskedPulls:
 
 
 def asked_pulls(broker: OpenedBroker, file: RequestFile | None, settings: BrokerSettings, at: At | None) -> AskedPulls:
-    """The pulls of a file, else the captured ones of the broker, else made ones.
+    """The pulls of a file; without a file the captured pulls of the broker; without captured pulls made ones.
 
     Args:
         broker: the broker whose store answers.
         file: the request file; None without one.
         settings: of the broker.
-        at: which part of the store the pulls see; by default captured pulls see it as of their time, others all of it.
+        at: which part of the store the pulls see; by default captured pulls see the store as of their time, others all of it.
 
     Raises:
         RequestError: a line of the file lacks the time that `at` needs.

@@ -21,9 +21,9 @@ class ChangedSetting:
     Attributes:
         name: the setting's name.
         kind: VANISHED, DEFAULT or MEANING.
-        given: value that this broker sets; None where it sets none.
+        given: value that this broker sets; None if it sets none.
         before: default, or the meaning, in the earlier version.
-        after: default, or the meaning, in the later version; None where the setting vanished.
+        after: default, or the meaning, in the later version; None if the setting vanished.
         matters: whether this broker behaves otherwise in the later version, unless the setting is changed.
         source: class of the setting; for MEANING the methods of both versions.
     """
@@ -38,7 +38,7 @@ class ChangedSetting:
 
 
 def changed_settings(settings: BrokerSettings, earlier: BrokerVersion, later: BrokerVersion) -> list[ChangedSetting]:
-    """The settings that differ between two versions, those first that matter to this broker.
+    """The settings that differ between two versions; the settings that matter to this broker come first.
 
     Args:
         settings: the broker's settings.

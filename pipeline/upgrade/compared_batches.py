@@ -2,8 +2,8 @@
 
 A request is answered by both rule sets. If the answers differ, it is answered again by rule sets between the two: each is that of the
 earlier version with one rule of the later version. A difference is due to the rule that changes the earlier version's answer. If several
-do, or none alone, it is also answered by the later rule set without each rule, and rules that other rules hide are left out. So all
-requests cost two calls of the kernel, and only those that differ cost more.
+rules do, or no rule alone, the request is also answered by the later rule set without each rule, and rules that other rules hide are left
+out. So all requests cost two calls of the kernel, and only those that differ cost more.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from udfs.pull import get_message as gm
 from udfs.pull.codes import GetMessageStatus
 from udfs.pull.scan_settings import disk_figures
 
-# fields of an answer that are compared. The last three reach no consumer: the broker counts them, and answers each exception alike. The one
-# before reaches one only if slaveReadEnable is set (PullMessageProcessor.processRequest)
+# fields of an answer that are compared. The last three reach no consumer: the broker counts them, and answers each exception alike.
+# suggestPullingFromSlave reaches a consumer only if slaveReadEnable is set (PullMessageProcessor.processRequest)
 FIELDS = (
     "status",
     "nextBeginOffset",
@@ -53,7 +53,7 @@ _NO_ANSWER = -2
 _NOT_RECORDED = -(2**63)
 _EXCEPTION_NAMES = sorted(set(gm.EXCEPTIONS.values()))
 # rows of counts: `field` is one of FIELDS, ANY for all of them, SEEN for those that clients see, or NULL for the number of pulls answered;
-# `rule` is NULL for all pulls, and NO_RULE where no rule alone makes the difference
+# `rule` is NULL for all pulls, and NO_RULE if no rule alone makes the difference
 ANY = "any"
 SEEN = "seen"
 NO_RULE = ""
@@ -78,14 +78,14 @@ class Side:
     min_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def parts(self, found: RequestsWithEntries) -> list[PackedPart]:
-        """The packed requests in parts for one kernel call each, with the minOffset of this side."""
+        """The packed requests in parts, one part for each kernel call, with the minOffset of this side."""
         packed = replace(found.packed, matrix=found.packed.matrix.copy())
         if (own := self.min_offsets.get((packed.topic, packed.queue_id))) is not None:
             packed.matrix[:, Col.MIN_OFFSET] = own
         return list(parts_of(self.answering, replace(found, packed=packed)))
 
     def parts_key(self, packed: Packed) -> Hashable:
-        """What the parts of packed requests depend on; sides with equal keys have equal parts."""
+        """A key for the parts of packed requests; sides with equal keys have equal parts."""
         filters = self.answering.rules
         return self.min_offsets.get((packed.topic, packed.queue_id)), None if filters is None else filters.retry
 
@@ -96,7 +96,7 @@ class FieldsOfAnswers:
 
     Attributes:
         values: array of shape (answers, FIELDS); status is negative for an exception, messages is their number.
-        taken: positions in the block of the messages, of one answer after the other.
+        taken: positions of the messages in the block, answer after answer.
     """
 
     values: NDArray[np.int64]
@@ -130,7 +130,7 @@ def seen_fields(*, suggests_slave: bool) -> int:
 
 
 def _causes_of(causes: Mapping[str, NDArray[np.bool_]], answers: int) -> NDArray[np.int64]:
-    """The number of causes found so far of each of so many answers."""
+    """The number of causes found so far for each of `answers` answers."""
     found = np.zeros(answers, np.int64)
     for fields in causes.values():
         found += _with_any(fields)
@@ -138,13 +138,13 @@ def _causes_of(causes: Mapping[str, NDArray[np.bool_]], answers: int) -> NDArray
 
 
 def _with_any(fields: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The answers of which any field is set."""
+    """For each answer, whether any of its fields is set."""
     return np.asarray(fields.any(axis=1), np.bool_)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cause:
-    """What one rule does to answers that several rules change, or none alone; arrays of shape (answers, FIELDS).
+    """What one rule does to answers that several rules change, or no rule alone; arrays of shape (answers, FIELDS).
 
     Attributes:
         done: the fields that the rule changes in the earlier version's answers.
@@ -195,7 +195,7 @@ def fields_of(side: Side, part: PackedPart, rows: NDArray[np.int64], found: gm.A
 def differing(one: FieldsOfAnswers, other: FieldsOfAnswers) -> NDArray[np.bool_]:
     """Which fields of the answers to the same requests differ, as an array of shape (answers, FIELDS).
 
-    Fields other than status are compared where both sides have a status.
+    The fields after status are compared only if both answers have a status, and exceptionClass only if both are exceptions.
     """
     out: NDArray[np.bool_] = one.values != other.values
     counts, counts_other = one.counts, other.counts
@@ -217,7 +217,7 @@ class Sides:
     """The rule sets of two versions, and those between them.
 
     Attributes:
-        seen: number of the first FIELDS, those that a client sees.
+        seen: number of FIELDS, from the first on, that a client sees.
         earlier: the rules of the earlier version.
         later: the rules of the later version.
         with_one: by the name of a rule: the earlier version with this rule of the later one.
@@ -343,7 +343,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class _Pulls:
-    """Pulls of a part, and the answers of both versions to them, of whose FIELDS a client sees the first `seen`."""
+    """Pulls of a part, and the answers of both versions to them; a client sees the first `seen` FIELDS of an answer."""
 
     part: PackedPart
     rows: NDArray[np.int64]
@@ -373,7 +373,7 @@ def status_name(number: int) -> str:
 
 
 def _answer(values: NDArray[np.int64]) -> dict[str, Any]:
-    """The fields of an answer by name; an exception has its class, and an answer without a status nothing else."""
+    """The fields of an answer by name. An exception has only its status and class, a missing answer only its status."""
     numbers = dict(zip(FIELDS, values.tolist(), strict=True))
     status = numbers.pop("status")
     exception = numbers.pop("exceptionClass")
@@ -385,7 +385,7 @@ def _answer(values: NDArray[np.int64]) -> dict[str, Any]:
 
 
 def compared_rows(sides: Sides, rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
-    """Compare the answers to packed requests, among which each key's entries row precedes its requests; gives rows of SCHEMA."""
+    """Compare the answers to packed requests, in which each key's entries row precedes its requests; yield rows of SCHEMA."""
     tally = Tally()
     for found in requests_with_entries(sides.earlier.answering, rows):
         tally.add(sides, found)

@@ -23,7 +23,7 @@ from pipeline.upgrade.min_offsets import min_offsets_under
 from pipeline.upgrade.rule_sets import MinOffsets, RuledSettings, sides_between
 from store_format.broker_version import BrokerVersion
 
-# rule sets, packed requests after their entries -> rows made of them
+# rule sets, rows of packed requests after their entries -> the rows that are made from them
 Make = Callable[[Sides, Iterator[Row]], Iterator[pa.RecordBatch]]
 
 
@@ -34,7 +34,7 @@ class RuleSets:
     Attributes:
         earlier: settings with the rules of the earlier version.
         later: settings with the rules of the later version.
-        min_offsets: minOffset by (topic, queueId) in both versions, where it is not that of the tables.
+        min_offsets: for each version, minOffset by (topic, queueId) of the queues for which it is not that of the tables.
     """
 
     earlier: PullSettings
@@ -49,7 +49,7 @@ class RuleSets:
         return cls(earlier=earlier, later=later, min_offsets=(first, second))
 
     def apply(self, broker: OpenedBroker, requests: DataFrame, make: Make, schema: str, *, at: At, profile: RequestProfile) -> DataFrame:
-        """The rows that `make` makes of the packed requests, which come with their entries, under both rule sets.
+        """The rows that `make` makes from the packed requests and their entries under both rule sets.
 
         Args:
             broker: the broker whose store answers.
@@ -65,7 +65,7 @@ class RuleSets:
         return reduce(DataFrame.unionByName, frames)
 
     def apply_here(self, broker: OpenedBroker, requests: pa.Table, *, at: At) -> Iterator[tuple[Sides, Iterator[Row]]]:
-        """What `make` gets of few requests, on the driver; arguments as for `apply`.
+        """The arguments of `make` for a few requests, on the driver; arguments as for `apply`.
 
         Raises:
             NoSessionError: only Spark can answer.
@@ -75,7 +75,7 @@ class RuleSets:
 
     @property
     def _both(self) -> PullSettings:
-        # the later version's window decides which entries come along; of filters, the earlier version's conditions are the more
+        # the later version's window decides which entries come along; on retry topics, the earlier version filters by message in more cases
         return replace(RuledSettings.of(self.later), own_retry_rules=self.earlier.retry_rules)
 
     def _sides(self, broker: OpenedBroker, answering: Answering) -> Sides:
@@ -133,7 +133,7 @@ def compare_pulls(rules: RuleSets, broker: OpenedBroker, requests: DataFrame, *,
 
 
 def compare_pulls_here(rules: RuleSets, broker: OpenedBroker, requests: Iterable[pa.Table], *, at: At) -> ComparedPulls:
-    """As `compare_pulls`, on the driver, some requests after the others.
+    """As `compare_pulls`, on the driver, one table of requests after the other.
 
     Raises:
         NoSessionError: only Spark can answer.

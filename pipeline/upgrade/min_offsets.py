@@ -1,4 +1,4 @@
-"""The minOffset of each queue by the rule of another version than that of the import."""
+"""The minOffset of each queue by the rule of another version than the import's."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _COLUMNS = [*_QUEUE, "segment", "fileFirstOffset", "firstQueueOffset", "entryCou
 
 
 def min_offsets_under(broker: OpenedBroker, version: BrokerVersion) -> Mapping[tuple[str, int], int]:
-    """The minOffset that a load by a version finds, by (topic, queueId), of the queues for which it is not that of the tables.
+    """The minOffset that a load by a version finds, by (topic, queueId), for the queues whose minOffset in the tables differs.
 
-    Only the entries of each queue's first file and last segment are read, and only where messages of the queue were deleted.
+    Only the entries of each queue's first file and last segment are read, and only if the queue or the commit log does not begin at 0.
     """
     imported = BrokerVersion(broker.properties().get(RULES_VERSION, DEFAULT_VERSION.value))
     by_search = CORRECT_MIN_OFFSET.of(version).value
@@ -102,6 +102,6 @@ def min_offset_of(log_min: int, by_search: bool, segments: pa.Table) -> pa.Table
 
 
 def _units(segments: list[dict[str, Any]]) -> Units:
-    """The entries of segments of one file, without those after a segment that the next one has too."""
+    """The entries of segments of one file. The entries after a segment's own ones, which the next segment has too, are left out."""
     parts = [units_of(np.frombuffer(row["entries"], np.uint8))[: row["entryCount"]] for row in segments]
     return np.concatenate(parts) if parts else np.empty(0, CQ_UNIT)

@@ -57,8 +57,7 @@ class MovedGroups:
         again_messages: number of these messages.
         skipped: queues on which the later version passes over messages that the earlier one reads.
         skipped_messages: number of these messages.
-        most: the queues with the most such messages: the columns of _SCHEMA, and `messages`, the number of messages between the two
-            offsets.
+        most: the queues with the most messages between the two offsets: the columns of _SCHEMA, and `messages`, their number.
     """
 
     committed: int

@@ -40,7 +40,7 @@ def differences_to(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSe
     Args:
         broker: the broker whose store answers.
         pull: the pull.
-        settings: settings of the broker, which tell its version.
+        settings: settings of the broker, which name its version.
         version: the other version.
     """
     earlier, later = sorted((settings.version, version), key=lambda one: one.place)

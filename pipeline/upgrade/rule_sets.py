@@ -1,4 +1,4 @@
-"""Makes the rule sets of two versions for the kernel, and for each rule that differs, one version's set with the other's rule."""
+"""Makes the rule sets of two versions for the kernel, and for each rule that differs, each version's set with the other version's rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from udfs.filters.retry_rules import RETRY_RULES, RetryRules
 from udfs.pull.pull_rules import PULL_RULES, PullRules
 from udfs.version_rules import MIN_BY_SEARCH, rules_between
 
-# adds fields that earlier versions lack, and changes none that is compared
+# a rule that adds fields which earlier versions lack; it changes no field that is compared
 _ADDS_FIELDS: Final = "lists_queue_offsets"
 MinOffsets = Mapping[tuple[str, int], int]
 
@@ -58,7 +58,7 @@ def sides_between(
         entries_a_file: entries of a full queue file.
         earlier: settings of the broker, with the rules of the earlier version.
         later: settings of the broker, with the rules of the later version.
-        min_offsets: minOffset by (topic, queueId) in the earlier and the later version, where it is not that of the tables.
+        min_offsets: for each version, minOffset by (topic, queueId) of the queues for which it is not that of the tables.
     """
     side = partial(_side, answering, entries_a_file)
     with_one, without_one = {}, {}
@@ -78,7 +78,7 @@ def sides_between(
 
 
 def _with_rule(settings: PullSettings, other: PullSettings, name: str) -> PullSettings:
-    """The settings with one rule of others."""
+    """The settings with the rule `name` of `other`."""
     ruled = RuledSettings.of(settings)
     if name in PULL_RULES:
         return replace(ruled, own_rules=replace(settings.rules, **{name: getattr(other.rules, name)}))

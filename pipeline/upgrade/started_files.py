@@ -29,8 +29,8 @@ class StartedFiles:
         log_min: first offset of the commit log.
         log_max: end of the commit log.
         dispatched: messages that load and start dispatch again to queues and index.
-        deleted: files that are deleted, as paths, but for the file abort.
-        changed: files that have other bytes afterwards, or are new, as paths.
+        deleted: paths of the files that are deleted, except the file abort.
+        changed: paths of the files that have other bytes afterwards or are new, except the file abort.
         queues: (minOffset, maxOffset) by topic and queueId.
     """
 
@@ -62,7 +62,7 @@ class ComparedStarts:
         before: as the earlier version leaves it.
         after: as the later version leaves it.
         queues_differ: number of queues with other bounds.
-        queues: the first of them: topic, queueId, before and after, each (minOffset, maxOffset) or None without the queue.
+        queues: the first of these queues: topic, queueId, and before and after, each (minOffset, maxOffset), None without the queue.
     """
 
     before: StartedFiles

@@ -43,8 +43,8 @@ class Upgrade:
         broker: name of the broker.
         earlier: version from which it is upgraded.
         later: version to which it is upgraded.
-        imported: version that the files or settings told the import; None where nothing told one.
-        source: where the pulls come from.
+        imported: version that the import found in the store's files or in settings; None if it found none.
+        source: the origin of the pulls.
         at: which part of the store the pulls see.
         rules: names of all rules that differ between the versions.
         pulls: the answers to pulls.
@@ -52,7 +52,7 @@ class Upgrade:
         settings: settings that differ.
         new_settings: number of settings that only the later version has.
         knows_settings: whether the import, a file or an option gave settings of the broker.
-        starts: the store as both versions leave it; None where no store was given.
+        starts: the store as both versions leave it; None if no store was given.
         lost: what a return to the earlier version loses.
         deleted: captured pulls that were answered from files that are deleted now.
         odd_entries: entries whose bytes are no record, if the versions decode such bytes in different ways; else 0.
@@ -90,10 +90,10 @@ def run_upgrade(
 
     Args:
         broker: the broker whose store answers.
-        requests_path: path of a request file; None for the captured pulls, or made ones where none were captured.
+        requests_path: path of a request file; None for the captured pulls, or for made ones if none were captured.
         store: directory of the store; None to leave its start out.
         versions: the earlier and the later version.
-        settings_of: gives the broker's settings for a file, whose header may have a configuration.
+        settings_of: returns the broker's settings for a request file, whose header may have a configuration.
         at: which part of the store the pulls see; None for the default of their source.
         progress: called with a text at each step.
 
@@ -148,7 +148,7 @@ def _captured(broker: OpenedBroker) -> AbstractContextManager[Relations]:
 
 
 def _name_captured(captured: Relations, pulls: ComparedPulls) -> None:
-    """Add its requestId to each example."""
+    """Add to each example the requestId of its captured pull."""
     examples = [example for rule in pulls.rules for example in rule.examples]
     if not examples:
         return

@@ -225,7 +225,7 @@ def _short(value: Any) -> Any:
 
 
 def outcome_rows(rules: Sequence[RuleCount]) -> Iterator[tuple[str, str, str, int]]:
-    """The rule, the outcomes in both versions, and the number of pulls; last for a rule, the pulls of which clients see no difference."""
+    """Yield rows of rule, outcome in each version, pulls. A rule's last row has the pulls in which clients see no difference."""
     for rule in rules:
         name = rule.rule or "several rules together"
         yield from ((name, *outcome) for outcome in rule.outcomes)
