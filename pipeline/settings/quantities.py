@@ -98,6 +98,6 @@ def utc_time(millis: int) -> dt.datetime | None:
 
 
 def moment_text(millis: int) -> str:
-    """Return ms since 1970 as a text in UTC; the number itself where no calendar has the time."""
+    """Return ms since 1970 as a text in UTC; the number itself before 1970 and after the year 9999."""
     time = utc_time(millis)
     return str(millis) if time is None else f"{time:%Y-%m-%d %H:%M:%S}"

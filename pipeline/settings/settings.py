@@ -103,7 +103,7 @@ class Setting:
     rounds_up_to: int = 1
 
     def from_text(self, text: str, where: str) -> Value:
-        """Return the value of `text` as properties2Object reads it; raise SettingsError if that keeps the default or guesses."""
+        """Return the value of `text` as properties2Object reads it; raise SettingsError if the broker would keep the default or guess."""
         value: Value = text
         if self.type in _BOUNDS and _INTEGER.fullmatch(text):
             value = int(text)
@@ -192,9 +192,9 @@ class PullSettings:
         max_lmq_consume_queue_num: greatest number of light message queues.
         broker_id: brokerId, 0 for a master.
         slave_read_enable: whether the broker suggests a slave for slow pulls.
-        max_filter_message_size: bytes of the smallest window; 16000 is built in where the version lacks the setting.
-        travel_cq_file_num_when_get_message: queue files that a pull reads while it finds nothing; 1 where the version lacks the setting.
-        max_total_msg_size: most bytes of a batch, where the version has such a limit.
+        max_filter_message_size: bytes of the smallest window; 16000 is built in if the version lacks the setting.
+        travel_cq_file_num_when_get_message: queue files that a pull reads while it finds nothing; 1 if the version lacks the setting.
+        max_total_msg_size: most bytes of a batch, if the version has this limit.
         rules_version: version of the broker whose rules hold.
     """
 
@@ -239,7 +239,7 @@ class BrokerSettings:
 
     Attributes:
         given: the values of the sources by name.
-        version_source: what tells the version, for people.
+        version_source: what names the version, a text for people.
     """
 
     given: Mapping[str, Value]
@@ -264,10 +264,10 @@ class BrokerSettings:
             header_where: name of the header in an error.
             properties: path of a broker.conf, in the format of java.util.Properties.
             options: texts `name=value`, the values of `--set`.
-            written_by: what the files of the store tell; all other sources replace its version.
+            written_by: the version that the files of the store show; the version of any other source replaces it.
 
-        The settings of an import and of a header may be those of any version; one that the version of the rules lacks has no effect.
-        A name in the properties that only a later version knows tells that version, unless an option names another one.
+        The settings of an import and of a header may be those of any version; a setting that the version of the rules lacks has no effect.
+        If the properties have a name that only a later version knows, the rules are those of that version, unless an option names another.
 
         Raises:
             SettingsError: a name is unknown, a value has a wrong type, or a source cannot be read.
@@ -303,7 +303,7 @@ class BrokerSettings:
 
     @property
     def told_version(self) -> str:
-        """The version whose rules hold, and what tells it, for people."""
+        """The version whose rules hold, and what names it, a text for people."""
         return f"the rules are those of broker {self.version.value}: {self.version_source}"
 
     def under(self, version: BrokerVersion) -> BrokerSettings:
@@ -313,7 +313,7 @@ class BrokerSettings:
     def value(self, name: str) -> Any:
         """Return the effective value, typed as in the catalogue; None if no source has it and the default depends on the machine.
 
-        A setting that the version lacks has the default of the version that knows it: what a rule does with it, the rule says.
+        A setting that the version lacks has the default of the version that knows it; the rule decides whether it uses the setting.
         """
         setting = load_catalogue(self.version).get(name)
         return _known_somewhere()[name].default if setting is None else self.given.get(name, setting.default)
@@ -366,7 +366,7 @@ def _told_by(path: Path, version: BrokerVersion) -> BrokerVersion:
 
     try:
         names = javaproperties.loads(small_file(path).decode("latin-1")).keys()
-    except (OSError, UnusableInputError, javaproperties.InvalidUEscapeError):  # `_properties_values` says what is wrong
+    except (OSError, UnusableInputError, javaproperties.InvalidUEscapeError):  # `_properties_values` reports what is wrong
         return version
     later = [one for one in BrokerVersion if one.place >= version.place]
     return max(later, key=lambda one: (len(names & load_catalogue(one).keys()), -one.place))

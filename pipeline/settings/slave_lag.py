@@ -16,11 +16,11 @@ _SECONDS_MAX: Final = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlaveLag:
-    """Slave lag in bytes or in time; both are 0 where the slave has all that its master has.
+    """Slave lag in bytes or in time; both are 0 if the slave has all that its master has.
 
     Attributes:
         bytes: length of the end of the master's log that the slave does not have.
-        millis: age of the slave's copy: it has what the master had so long ago.
+        millis: age of the slave's copy: it has what the master had this long ago.
     """
 
     bytes: int = 0
@@ -42,7 +42,7 @@ class SlaveLag:
             raise ValueError(message) from None
 
     def as_texts(self) -> dict[str, str]:
-        """The lag as an entry of a run's settings (replay_run.settings); empty where there is no lag."""
+        """The lag as an entry of a run's settings (replay_run.settings); empty if there is no lag."""
         texts = [f"{count} {unit}" for count, unit in ((self.bytes, "bytes"), (self.millis, "ms")) if count]
         return {"behind": texts[0]} if texts else {}
 
