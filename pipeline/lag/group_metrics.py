@@ -1,8 +1,8 @@
-"""What each group and the lake have, as gauges: the verdict on each group, what waits, dead letters, how old the lake is. No Spark here.
+"""Gauges of each group and of the lake: the group's status, waiting messages and dead letters, and how old the lake is. No Spark here.
 
-Rules: what is not known has no value: a group without a known lag has no gauge of what waits, but one of its status, UNKNOWN. Groups in
-trouble come first where there are too many. The broker's own groups are left out: CID_RMQ_SYS_REVIVE_GROUP of 5.x, for one, stores the last
-offset that it dealt with, not the next, so that one message waits for ever.
+Rules: an unknown value has no gauge: a group whose lag is unknown has no gauge of waiting messages, but one of its status, UNKNOWN. If
+there are too many groups, those in trouble come first. The broker's own groups are left out: for example, CID_RMQ_SYS_REVIVE_GROUP of 5.x
+stores the last offset that it processed, not the next one, so one message always waits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def all_metrics(ask: AskAll, broker: str | None, now: dt.datetime) -> list[Metri
     """Return the gauges of groups, of lag and of the lake.
 
     Args:
-        ask: asks the lake, at the version to read.
+        ask: runs queries on the lake, at the version to read.
         broker: the only broker; None for all.
         now: wall clock.
     """

@@ -82,11 +82,11 @@ def append_observation(writer: LakeWriter, observed_at: int) -> bool:
 
 
 def is_new(ask: AskAll, version: int, broker: str, observed_at: int) -> bool:
-    """Return whether the tables behind consume_lag changed since the broker's last observation, and it has none of this time.
+    """Return whether the tables that consume_lag reads changed since the broker's last observation, and there is none of this time.
 
     Args:
-        ask: asks the lake.
-        version: version of the lake that is asked.
+        ask: runs queries on the lake.
+        version: version of the lake that the queries read.
         broker: name of the broker.
         observed_at: time of the observation, ms since 1970.
     """
@@ -150,7 +150,7 @@ def record_here(
     columns = ", ".join(f"CAST({added[name]} AS BIGINT) AS {name}" if name in added else name for name in LAG_HISTORY.names)
     rows = ask_table(lake, f"SELECT {columns} FROM consume_lag WHERE brokerName = {literal(broker)}")
     written = Lake(None, lake.root)
-    written.at = lake.at  # what another run has committed since is a conflict
+    written.at = lake.at  # a commit of another run since that version is a conflict
     writer = LakeWriter(written, run_id=run_id, what="lag", broker=broker)
     if not writer.commits_without_spark:
         raise NoSessionError(f"only Spark writes the table {LAKE_VERSION.name} of this lake")
@@ -161,7 +161,7 @@ def record_here(
 
 
 def _forget(writer: LakeWriter, observed_at: int, keep_days: int | None) -> None:
-    """Delete a broker's observations of more than some days before a time, and join small files; None keeps all. The caller commits."""
+    """Delete the broker's observations more than `keep_days` older, and join small files; None keeps all. The caller commits."""
     if keep_days is not None:
         writer.prepare(LAG_HISTORY)
         writer.delete_rows(LAG_HISTORY, f"observedAt < {observed_at - keep_days * _DAY}")

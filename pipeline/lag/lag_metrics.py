@@ -37,10 +37,10 @@ class LagMetrics:
 
 
 def lag_metrics(ask: AskAll, clusters: Mapping[str, str]) -> LagMetrics:
-    """Return the gauges of brokers, of at most GROUPS_MAX groups, those with the greatest lag.
+    """Return the gauges of brokers: of the GROUPS_MAX pairs of group and topic with the greatest lag, and of TOPICS_MAX topics.
 
     Args:
-        ask: asks the lake.
+        ask: runs queries on the lake.
         clusters: brokerClusterName of each broker.
     """
     brokers = f"brokerName IN ({', '.join(map(literal, clusters))})"
@@ -72,12 +72,12 @@ LIMIT {TOPICS_MAX}"""
 
 
 def left_out(rows: Sequence[Row], most: int) -> int:
-    """Return how many rows a query with the column inAll left out that gives at most so many."""
+    """Return how many rows a query of at most `most` rows left out; its column inAll has the number of all rows."""
     return max(int(rows[0]["inAll"]) - most, 0) if rows else 0
 
 
 def left_out_family(counts: Mapping[str, int], labels: dict[str, str]) -> Metric:
-    """Return the metric that counts what the gauges leave out, by kind, such as groups."""
+    """Return the metric that counts what the gauges leave out, by kind, for example groups."""
     series = ((labels | {"of": kind}, count) for kind, count in counts.items())
     return metric("gauge", "pullsim_lag_left_out", "Number of groups or topics that the gauges of consumer lag leave out.", series)
 

@@ -37,7 +37,7 @@ SELECT
   CAST(lagMillis / 1000 AS DECIMAL(20, 3)) AS `Lag Seconds`, lagBytes AS `Lag Bytes`, coalesce(reason, '') AS `Reason`
 FROM ({{lags}})
 """
-# column, what its names are called, the store's tables that have such names, and those of traffic: a client may ask for anything
+# column, the word for its names, tables of the store with this column, and tables of traffic: a client may ask for any name
 _GROUPS: Final = (
     "consumerGroup",
     "consumer group",
@@ -47,16 +47,16 @@ _GROUPS: Final = (
 _TOPICS: Final = ("topic", "topic", ("consumer_offset", "queue", "topic_config"), ("offset_history", "pull_request"))
 # the condition of group_status for a group that is in trouble
 IN_TROUBLE: Final = "status IN ('STOP', 'STALL', 'REWIND')"
-# the condition of a group that is none of those that the broker itself makes
+# the condition of a group that the broker did not make itself
 OF_USERS: Final = f"""\
 NOT startswith(consumerGroup, {literal(CID_RMQ_SYS_PREFIX)}) AND consumerGroup NOT IN ({", ".join(map(literal, SYSTEM_GROUPS))})"""
-# how bad a status of group_status is, the worst least
+# sort key of a status of group_status; the worst status has the least number
 WORST_FIRST: Final = "CASE status WHEN 'REWIND' THEN 0 WHEN 'STALL' THEN 1 WHEN 'STOP' THEN 2 WHEN 'WARN' THEN 3 ELSE 4 END"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedLag:
-    """What lag is asked for.
+    """The rows of consume_lag that `pullsim lag` shows.
 
     Attributes:
         broker: only this broker; None for all.
@@ -64,7 +64,7 @@ class AskedLag:
         topic: only this topic; None for all.
         queue: only the queues with this number; None for all.
         until: end of waiting times; None for the time of the store's last message.
-        least: only queues in which at least so many messages wait; None for all.
+        least: only queues in which at least this many messages wait; None for all.
         order: how the rows are sorted, as SQL after ORDER BY, by columns of consume_lag.
     """
 
@@ -113,9 +113,9 @@ class AskedLag:
 
 
 def groups_with_lag(least: int, *columns: str) -> str:
-    """The condition that at least so many messages wait in the queues with the same values of some columns of consume_lag.
+    """The condition that at least `least` messages wait in the queues with the same values of some columns of consume_lag.
 
-    A queue whose offset lies past the end counts as 0; in the sums lag and groupDiff of the views it hides what waits elsewhere.
+    A queue whose offset lies past the end counts as 0; in the sums lag and groupDiff of the views it hides messages of other queues.
     """
     key = ", ".join(columns)
     waiting = "coalesce(try_sum(greatest(lag, 0L)), 9223372036854775807)"
@@ -129,7 +129,7 @@ def check_names(
 
     Args:
         root: path of the lake.
-        known: gives the sorted names in a column of tables.
+        known: returns the sorted names in a column of tables.
         group: name of a consumer group.
         topic: name of a topic.
         broker: name of a broker.
@@ -147,7 +147,7 @@ def check_names(
 
 
 def diff_total(diffs: Sequence[int | None], deleted: int = 0) -> str:
-    """Return the line below the table: the sum of known lags, what of it is deleted, and how many queues have unknown or negative lag.
+    """Return the line below the table: the sum of known lags, how much of it is deleted, and how many queues have unknown or negative lag.
 
     Args:
         diffs: lag of each queue, None if it is unknown.

@@ -106,9 +106,9 @@ class Forecast:
         outlook: input of the forecast.
         deletions: first offset of a file -> its deletion.
         aging: first offset of a file -> when it begins to age.
-        is_by_messages: whether the times of messages stand for those of files, as a copy did not keep these.
-        kept_for: age of the oldest message, ms, where older ones were deleted although it is younger than fileReservedTime; else None.
-        grew_for: of how much time the growth of the log is, ms; None where it was given, or there are no messages.
+        is_by_messages: whether the times of messages replace those of files, because a copy did not keep the files' times.
+        kept_for: age of the oldest message, ms, if older ones were deleted although it is younger than fileReservedTime; else None.
+        grew_for: time in which the growth of the log was measured, ms; None if the growth was given, or there are no messages.
     """
 
     outlook: Outlook
@@ -123,7 +123,7 @@ def retention(ask: AskAll, broker: str, question: RetentionQuestion) -> tuple[Fo
     """Return the forecast of a broker's commit log, and rows of COLUMNS for each group and queue; docs/retention.md explains the columns.
 
     Args:
-        ask: asks the lake.
+        ask: runs queries on the lake.
         broker: name of the broker, which the lake has.
         question: the arguments of the forecast.
 
@@ -141,7 +141,10 @@ QueueOfGroup = tuple[str, str, str, int]
 
 
 def skipped_offsets(ask: AskAll, brokers: Sequence[str], question: RetentionQuestion) -> dict[QueueOfGroup, int]:
-    """The offsets of each queue that captured pulls of a group were sent past, as their messages were gone: these wait no more."""
+    """How many offsets of each queue captured pulls of a group were moved past, because their messages or files were gone.
+
+    The messages at these offsets no longer wait.
+    """
     listed = ", ".join(map(literal, brokers))
     conditions = ["source = 'CAPTURED'", f"brokerName IN ({listed})", *_of_names(question)]
     names = "brokerName, consumerGroup, topic, queueId"
@@ -151,7 +154,7 @@ def skipped_offsets(ask: AskAll, brokers: Sequence[str], question: RetentionQues
 
 
 def _of_names(question: RetentionQuestion) -> list[str]:
-    """The conditions for the rows of the group and the topic that are asked for."""
+    """The conditions for the rows of the question's group and topic."""
     asked = {"consumerGroup": question.group, "topic": question.topic}
     return [f"{name} = {literal(value)}" for name, value in asked.items() if value is not None]
 
@@ -208,7 +211,7 @@ WHERE f.{mine} AND f.kind = 'commitlog' ORDER BY f.fromOffset""",
 
 
 def _modified(file: Row, since: int) -> int:
-    """When a file of the log was last written to, ms; a file that the broker created at its start has no time, `since` stands for it."""
+    """When a file of the log was last written to, ms. A file that the broker created at its start has no time; `since` is used for it."""
     if (file["mtimeMs"] or 0) <= 0:
         return since
     return int(file["mtimeMs"] if file["modified"] is None else file["modified"])
