@@ -141,7 +141,7 @@ def read_chunk(path: str, chunk: Chunk) -> Iterator[tuple[int, str]]:
 
 
 def scenario_of(path: str, number: int, text: str, rules: BrokerVersion | None = None) -> Scenario:
-    """Return the scenario of a line; `rules` is the version whose rules hold, None for that of rulesVersion in its brokerBase, else 4.9.3.
+    """Return the scenario of a line; `rules` is the version whose rules hold; None for rulesVersion of its brokerBase, or else 4.9.3.
 
     Raises:
         RequestError: the line is not a valid scenario.

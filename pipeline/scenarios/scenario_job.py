@@ -2,7 +2,7 @@
 
 A scenario is a line of the file, and has its own broker. A task takes some lines and holds one at a time. One job answers all scenarios.
 Scenarios that begin with the same settings share a commit log, in the order of the file. Only a scenario that reads offsets of the log
-depends on the scenarios before it. The job calculates the log before it from the records that the others appended, and answers it again.
+depends on earlier ones. The job calculates the log before that scenario from the records that the others appended, and answers it again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class AnsweredScenarios:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The file of scenarios, and the version whose rules hold; None for that of each scenario's brokerBase."""
+    """The file of scenarios, and the version whose rules hold; None for the version in each scenario's brokerBase."""
 
     path: str
     rules: BrokerVersion | None
@@ -75,7 +75,7 @@ def run_answer(
     now: Callable[[], dt.datetime],
     progress: Callable[[str], None],
 ) -> AnsweredScenarios:
-    """Answer the scenarios of a file by the rules of a version, those of each scenario's brokerBase by default.
+    """Answer the scenarios of a file by the rules of a version, by default the version in each scenario's brokerBase.
 
     Raises:
         RequestError: a line is no valid scenario; nothing was written.
@@ -155,7 +155,7 @@ def _events_of(scenario: Scenario, log: LogExtent) -> list[dict[str, Any]]:
 
 
 def _anew(events: DataFrame, lines: DataFrame, source: Source) -> DataFrame:
-    """Return the events, with scenarios that read the log answered again after the records of earlier scenarios."""
+    """Return the events; scenarios that read the log are answered again, with the log that earlier scenarios left."""
     looking = events.where("looksAtLog").select("base").distinct()
     if looking.isEmpty():
         return events

@@ -79,7 +79,7 @@ def _put(broker: MemoryBroker, inner: InnerMessage) -> Message:
 
 
 def send_message_back(run: Run, step: Step) -> None:
-    """Send a message back, as a consumer does that could not consume it: step `sendBack`."""
+    """Send a message back, as a consumer that could not consume it does: step `sendBack`."""
     broker, topic, queue_id = run.broker, step["originTopic"], step["queueId"]
     offset = step.get("physicalOffset")
     if offset is None:

@@ -21,7 +21,7 @@ UNSUPPORTED = {"error": "UNSUPPORTED", "message": "this request cannot be answer
 
 
 def send_request(run: Run, step: Step) -> None:
-    """The step `pull` and `request`."""
+    """The steps `pull` and `request`."""
     code = step.get("code", int(RequestCode.PULL_MESSAGE))
     pulls = {int(RequestCode.PULL_MESSAGE), *([int(RequestCode.LITE_PULL_MESSAGE)] if run.broker.settings.rules.lite_pull_pulls else [])}
     if step["op"] == "request" and code not in pulls:

@@ -183,7 +183,7 @@ def _update_consumer_offset(broker: MemoryBroker, _client: str, ext: Ext, _body:
 
 
 def _refused_commit(broker: MemoryBroker, group: str | None, topic: str | None, queue_id: int | None, offset: int | None) -> Answer | None:
-    """Return the answer to a commit that 5.5.0 refuses, None for any other."""
+    """Return the answer to a commit that 5.5.0 refuses, None for any other commit."""
     if group is None or topic is None:
         raise ThrownError(NULL_POINTER)
     if group not in broker.groups.subscription_group_table:

@@ -23,7 +23,7 @@ _BASE: Mapping[str, Value] = {
 
 
 def memory_settings(changed: Mapping[str, Value]) -> MemorySettings:
-    """Return the settings of the recording broker, with changed ones in their place."""
+    """Return the settings of the recording broker; the values in `changed` replace its own."""
     settings = BrokerSettings({**_BASE, **changed})
     return MemorySettings(
         value=settings.value,

@@ -47,7 +47,7 @@ def take_steps(scenario: Scenario, note: Note, log: LogExtent = EMPTY_LOG) -> It
 
 
 def _in_the_version(step: Step, rules: BrokerRules) -> None:
-    """Put the version of the broker, and the form of its answer, into a result that is an answer."""
+    """If a step's result is an answer, put the broker's version and the form of the answer's header into it."""
     result = step.get("result")
     if isinstance(result, dict) and "serializeType" in result:
         result["version"] = rules.remoting.version
@@ -56,7 +56,7 @@ def _in_the_version(step: Step, rules: BrokerRules) -> None:
 
 
 def configure(run: Run, step: Step) -> None:
-    """The step `brokerConfig` and `storeConfig`."""
+    """The steps `brokerConfig` and `storeConfig`."""
     run.broker.set(typed_settings(step["set"], BrokerVersion(run.broker.settings.value(RULES_VERSION))))
     if step["op"] == "brokerConfig" and "longPollingEnable" in step["set"]:
         run.broker.sweep()
