@@ -94,7 +94,7 @@ def run_generate(
 
 
 def written_settings(broker: BrokerSettings) -> tuple[StoreSettings, PutSettings]:
-    """The settings of a new store, and the settings for the messages that its broker refuses.
+    """The settings of a new store, and the settings that decide which messages its broker refuses.
 
     Raises:
         StoreError: the broker cannot read its delay levels, is a slave, or has enableMultiDispatch.
@@ -119,7 +119,7 @@ def written_settings(broker: BrokerSettings) -> tuple[StoreSettings, PutSettings
 
 
 def _ahead(made: WorkloadTables, count: int) -> Iterator[MessageColumns]:
-    """The messages in parts; a thread makes the next part while the caller writes the last one."""
+    """The messages in parts; a thread makes the next part while the caller writes the current one."""
     rows, room = max(STRETCH, made.max_rows), max(STRETCH_BYTES, made.max_bytes)
     maker = MessageMaker(made.tables, messages=count, rows=rows, buffer_bytes=room)
     with ThreadPoolExecutor(1) as beside:

@@ -1,8 +1,8 @@
-"""A broker's store as its broker fills it on a disk, from an empty folder to a clean shutdown.
+"""Writes a broker's store to a disk as the broker does, from an empty folder to a clean shutdown.
 
 Broker source (4.9.3): DefaultMessageStore.start, shutdown; ConfigManager.persist.
-Rule: the abort file comes first and goes last, so that a store whose writer was killed is one that was not shut down. Files have the times
-at which their broker would have written them.
+Rule: the abort file is made first and deleted last, so a store whose writer was killed counts as not shut down. Files have the times at
+which their broker would have written them.
 Surprise: the checkpoint's index time is that of the last index file that is full, 0 before there is one.
 """
 
@@ -33,12 +33,12 @@ WrittenStore = MessageStore[WrittenFiles]
 def new_store(
     root: str, settings: StoreSettings, put_settings: PutSettings | None = None, *, bit_map_of: BitMapOf | None = None
 ) -> WrittenStore:
-    """A store that is begun in the folder `root`, which is made.
+    """Make the folder `root`, if there is none, and begin a store in it.
 
-    `put_settings`, by default the broker's defaults, say what is refused; `bit_map_of` is as in Dispatcher.
+    `put_settings` decide which messages are refused, by default the broker's defaults; `bit_map_of` is as in Dispatcher.
 
     Raises:
-        StoreError: the folder is not empty or cannot be made, or sizes with which a broker cannot write.
+        StoreError: the folder is not empty or cannot be made, or a broker cannot write a store with these settings.
     """
     check_sizes(settings)
     files = WrittenFiles(root)
@@ -90,7 +90,7 @@ def shut_down(store: WrittenStore, config: Mapping[str, bytes] | None = None) ->
 
 
 def _times(store: WrittenStore) -> dict[FilePath, int]:
-    """When each file was written to last, by the store timestamps of what is in it."""
+    """The time of the last write to each file, by the store timestamps of the messages in it."""
     times: dict[FilePath, int] = {(COMMIT_LOG, name): time for name, time in store.log.times.items()}
     times |= {(INDEX, file.name): file.header.end_timestamp for file in store.index.files}
     for queue in store.queues.values():

@@ -26,7 +26,7 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _LEVEL = re.compile(r"[0-9]{1,9}")
 _SYSTEM_TOPICS = {"SCHEDULE_TOPIC_XXXX", "TBW102", "BenchmarkTest", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"}
 _NO_VALUE = re.compile(r"[\x00-\x02\ud800-\udfff]")
-MAX_PROPERTIES = 5  # with the properties that broker and client add, at most the twelve of a HashMap of sixteen buckets
+MAX_PROPERTIES = 5  # with the properties that broker and client add, at most twelve: a HashMap of sixteen buckets grows with the thirteenth
 MADE_PROPERTIES = ("TAGS", "KEYS", "UNIQ_KEY", "CLUSTER", "DELAY", "REAL_TOPIC", "REAL_QID")
 TRANSACTIONS = {"none": 0x0, "prepared": 0x4, "commit": 0x8, "rollback": 0xC}
 # what is expected, by the type of pydantic's own errors
@@ -37,7 +37,7 @@ _EXPECTED = {
 }
 
 
-# what is expected and found where Python gives up on a file because of its many levels
+# what is expected and found if Python gives up on a file because of its many levels
 TOO_DEEP = ("a file as the documentation shows it", "values nested too deeply")
 
 
@@ -98,7 +98,7 @@ class FileTable(BaseModel):
 
 
 def only(expected: str, allows: Callable[[Any], object], to: Callable[[Any], Any] = lambda value: value) -> PlainValidator:
-    """Return the validator of the values that `allows` takes; `to` makes the field's value of such a value."""
+    """Return a validator that accepts the values for which `allows` is true; `to` turns an accepted value into the field's value."""
 
     def check(value: object) -> Any:
         if not allows(value):
@@ -133,7 +133,7 @@ def span(least: int, most: int) -> PlainValidator:
 
 
 def one_of(names: Collection[str], to: Callable[[str], Any] = str) -> PlainValidator:
-    """Return the validator of a text that must be one of `names`; `to` makes the field's value of it."""
+    """Return the validator of a text that must be one of `names`; `to` turns the text into the field's value."""
 
     def check(value: object) -> Any:
         if not isinstance(value, str) or value not in names:

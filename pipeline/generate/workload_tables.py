@@ -35,14 +35,14 @@ _MADE_VALUE = {
     pm.PROPERTY_DELAY: 10,
     pm.PROPERTY_REAL_TOPIC: pm.BYTE_MAX,
     pm.PROPERTY_REAL_QUEUE_ID: 10,
-}  # greatest bytes of the value
+}
 _INT_DIGITS = 10
 _FIXED = 75
 
 
 @dataclass(slots=True)
 class _Texts:
-    """The texts one after the other, and the rows of the tables that point to them."""
+    """All texts, one after the other, and the rows of the tables that point to them."""
 
     text: bytearray = field(default_factory=bytearray)
     shares: list[float] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 Broker source (4.9.3): MappedFile.init, AllocateMappedFileService, MappedFileQueue.tryCreateMappedFile.
 Rule: a file has its full length from the start. Bytes that were never written are zeros, which use no disk space on a file system with
-holes.
+sparse files.
 Surprise: the broker creates the commit log's next file in advance and deletes it when it shuts down, so the file is not in the store.
 """
 
@@ -46,7 +46,7 @@ class WrittenFiles:
         return os.path.isfile(self.path_of(path))
 
     def entries(self, path: FilePath) -> list[Entry]:
-        """The names in a folder, sorted; empty where it does not exist."""
+        """The names in a folder, sorted; empty if the folder does not exist."""
         try:
             with os.scandir(self.path_of(path)) as names:
                 found = [(name.name, name.is_dir(), name.stat()) for name in names]
@@ -66,7 +66,7 @@ class WrittenFiles:
         self._created.add(path)
 
     def delete(self, path: FilePath) -> None:
-        """Take a file away."""
+        """Delete a file."""
         with _writing(name := self.path_of(path)):
             os.unlink(name)
         self._created.discard(path)
@@ -101,7 +101,7 @@ class WrittenFiles:
         return np.frombuffer(mapped, np.uint8, length, before)
 
     def writable(self, path: FilePath) -> Bytes:
-        """All bytes of a file, mapped; they are written when they are assigned to."""
+        """All bytes of a file, mapped; assigning to them writes to the file."""
         return np.frombuffer(self.map_whole(path), np.uint8)
 
     def map_whole(self, path: FilePath) -> mmap.mmap:

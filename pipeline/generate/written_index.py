@@ -48,22 +48,22 @@ class WrittenIndex:
         return self._service.index_msg_timestamp or 0
 
     def load(self, *, last_exit_ok: bool, index_msg_timestamp: int) -> None:
-        """Raise StoreError for an index that is there: how the store was left does not matter, nothing is added to what it has."""
+        """Raise StoreError if there is an index already, however the store was left: nothing is added to an existing index."""
         if found := self._files.entries((INDEX,)):
             raise StoreError(self._files.path_of((INDEX,)), "no index", f"{found[0].name!r} in it", hint="a store is never written over")
 
     def build_index(self, requests: DispatchRequests) -> None:
-        """IndexService.buildIndex for each message, while the caller goes on.
+        """IndexService.buildIndex for each message, in a thread; waits only for the messages of the last call.
 
         Raises:
-            StoreError: the index of the last messages could not be written, for example on a full disk.
+            StoreError: the index of the last call's messages could not be written, for example on a full disk.
         """
         messages = messages_to_index(requests, with_tags=self._with_tags)
         self.settle()
         self._building = self._beside.submit(self._build, messages)
 
     def settle(self) -> None:
-        """Wait for what is under way."""
+        """Wait until the messages of the last `build_index` are indexed."""
         if self._building is not None:
             self._building.result()
 
