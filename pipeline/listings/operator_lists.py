@@ -42,7 +42,7 @@ def _left(total: Totals) -> str | None:
 
 
 def _skipped(total: Totals) -> str | None:
-    """What groups lost before: their offsets lie behind it, so it is in no lag."""
+    """The note on deleted messages that groups were sent past. No lag counts these messages: the offsets of the groups lie after them."""
     if not total["skippers"]:
         return None
     who = "it was" if total["groups"] == 1 else "1 group was" if total["skippers"] == 1 else f"{total['skippers']:,} groups were"

@@ -131,7 +131,7 @@ def summary(recovery: dict[str, Any], store: str) -> str:
     ]
     cut = cut_off(StoreFiles(store), state["maxPhyOffset"])
     if cut is not None:
-        reach += f"; behind that {cut.lost} would be lost"
+        reach += f", and lose {cut.lost} after that offset"
     return f"{recovery['store']}: {starts}; its commit log would {reach}; {', '.join(again) or 'no message is dispatched again'}"
 
 

@@ -99,7 +99,7 @@ _ALL: Final = (
         severity=Severity.WRONG,
         what="The body of a message is not the one that was stored: its CRC-32 differs.",
         broker="Consumers get the body as it is. With checkCRCOnRecover, the default, load cuts the log there in the files that it walks.",
-        do=f"{_COPY} The messages behind it may be whole: pullsim import --as-found keeps them.",
+        do=f"{_COPY} The messages after it may be whole: pullsim import --as-found keeps them.",
     ),
     FindingCode(
         code="LOG_ODD_RECORD",
