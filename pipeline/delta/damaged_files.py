@@ -1,7 +1,7 @@
-"""Recognises in the text of an error of Spark or DuckDB that a data file of a lake is damaged or gone, and names table and file.
+"""Find out from the text of an error of Spark or DuckDB that a data file of a lake is damaged or missing, and name its table and file.
 
-Spark's conditions FAILED_READ_FILE (4.2) name the file; the table is the folder below the lake that holds it. A remote file whose reading
-broke off may be whole: only what Spark says of its content or its absence counts there.
+Spark's conditions FAILED_READ_FILE (4.2) name the file; the table is the folder of the lake that holds it. FAILED_READ_FILE.NO_HINT counts
+for local files only: a remote file whose read broke off may be undamaged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RESTORE: Final = "restore the file from a copy of the lake, or import the store 
 
 
 def damaged_file(text: str) -> str | None:
-    """The message about a damaged data file of a lake; None where the text of the error speaks of none."""
+    """Return a message that a data file of the lake is damaged or missing; None if the text of the error does not say so."""
     for pattern, what in _OF_DUCKDB.items():
         if told := pattern.search(text):
             return _told(told["file"], told["file"].split("/"), what)

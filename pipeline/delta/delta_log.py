@@ -19,7 +19,7 @@ from store_format.errors import StoreError, shown
 
 # table property with the id of the run that created or altered the table; other writes have the run's id in the commit's userMetadata
 RUN_PROPERTY = "pullsim.runId"
-# the greatest version of a Delta table: readers take it for a signed number of 64 bits
+# the greatest version of a Delta table: readers hold a version in a signed number of 64 bits
 MOST_VERSION: Final = 2**63 - 1
 _COMMIT = re.compile(r"[0-9]{20}\.json")
 # the newest version that this process has seen of a table, by the table's path
@@ -33,28 +33,32 @@ def log_folder(path: str) -> tuple[pafs.FileSystem, str]:
 
 
 def is_empty(path: str) -> bool:
-    """Whether the folder at `path` is missing or empty, without even files that a dead run left."""
+    """Whether the folder at `path` is missing or has no files; files that a dead run left count."""
     filesystem, inside = filesystem_of(path)
     return not filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True))
 
 
 def delta_version(path: str) -> int | None:
-    """The newest version of the Delta table at `path`; None where there is no table.
+    """The newest version of the Delta table at `path`; None if there is no table.
 
-    The log's folder is listed once. Later calls look for the commits after the last one seen, as a stream asks for each of its batches.
+    The first call lists the log's folder. Later calls look only for commits after the last one seen, because a stream calls this for each
+    batch. On S3, every call lists the folder.
     """
     filesystem, folder = log_folder(path)
     newest = _last_commit_from(filesystem, folder, _SEEN[path]) if path in _SEEN else None
     if newest is None:
         newest = max(_versions(filesystem, folder), default=None)
-    # S3 takes more requests for an object that is missing than for a list
+    # on S3, a look for a missing object takes more requests than a list
     if newest is not None and not is_s3(path):
         _SEEN[path] = newest
     return newest
 
 
 def _last_commit_from(filesystem: pafs.FileSystem, folder: str, version: int) -> int | None:
-    """The last version of a log by the commits from `version` on; None where that one is missing, as in a new table of the same path."""
+    """The last version of a log, found by looking for each commit from `version` on.
+
+    None if the commit of `version` is missing, as in a new table at the same path.
+    """
     newest = None
     while filesystem.get_file_info(f"{folder}/{version:020d}.json").is_file:
         newest, version = version, version + 1
@@ -62,7 +66,10 @@ def _last_commit_from(filesystem: pafs.FileSystem, folder: str, version: int) ->
 
 
 def oldest_version(path: str) -> int:
-    """The first version that the log of the table at `path` still has, 0 without a log: after an old vacuum, that of a checkpoint."""
+    """The oldest version whose commit the log of the table at `path` still has; 0 if there is no log.
+
+    After a vacuum that deleted old log entries, it is the version of a checkpoint.
+    """
     return min(_versions(*log_folder(path)), default=0)
 
 
@@ -97,7 +104,7 @@ def _action(place: str, line: bytes) -> dict[str, Any]:
 
 
 def run_of(path: str, version: int) -> str | None:
-    """The id of the run that committed `version`; None where the commit names no run."""
+    """The id of the run that committed `version`; None if the commit names no run."""
     info = _commit_info(path, version)
     written = _object(info.get("userMetadata"))
     created = _object(_members(info.get("operationParameters")).get("properties"))
@@ -106,7 +113,7 @@ def run_of(path: str, version: int) -> str | None:
 
 
 def _object(text: Any) -> dict[str, Any]:
-    """The JSON object in a text; empty where there is none, as in commits of other programs."""
+    """The JSON object in a text; empty if there is none, as in commits of other programs."""
     try:
         return _members(json.loads(text)) if isinstance(text, str) else {}
     except (ValueError, RecursionError):
@@ -114,7 +121,7 @@ def _object(text: Any) -> dict[str, Any]:
 
 
 def _members(found: Any) -> dict[str, Any]:
-    """The members of a JSON object; none of another value, as commits of other programs may have."""
+    """The members of a JSON object; empty for any other value, which commits of other programs may have."""
     return found if isinstance(found, dict) else {}
 
 

@@ -22,11 +22,11 @@ from store_format.errors import shown
 
 # deltalake 1.6 decodes the percent-encoding of a path twice, takes a backslash for a slash, and refuses control characters
 _MISREAD = re.compile(r"[%\\\x00-\x1f\x7f]")
-# with these a table's files hold its rows as they are, and a commit that adds files adds rows
+# a table with these features only has the rows of its files, and a commit that adds files adds rows
 _PLAIN_FEATURES = {"appendOnly", "invariants", "changeDataFeed"}
-# with these too, a reader finds the rows in the files; they bind writers only
+# these features bind writers only: a reader still finds the table's rows in its files
 _WRITER_FEATURES = {"clustering", "domainMetadata"}
-# begin of the names of the columns that `added_files` has for partition columns
+# prefix of the names that `added_files` gives to partition columns
 PARTITION = "partition."
 # an absolute path, a URI or .. in a path, percent-encoded or not: Delta's protocol knows the first two, but no table of a lake has them
 _OF_ANOTHER_FOLDER = re.compile(r"^(?:[a-z][a-z0-9+.-]*(?::|%3A))?(?:/|%2F)|(?:^|/|%2F)(?:\.|%2E){2}(?:/|%2F|$)", re.IGNORECASE)
@@ -44,11 +44,11 @@ def place_of(path: str) -> tuple[str, dict[str, str] | None]:
 
 
 def opened_table(path: str, version: int | None = None, *, to_read: bool = False) -> DeltaTable | None:
-    """The Delta table in the folder `path`, at its newest version by default; None where only Spark handles the table's features.
+    """The Delta table in the folder `path`, at its newest version by default; None if only Spark handles the table's features.
 
-    With `to_read`, features that bind writers only are taken too: the table may be clustered.
+    With `to_read`, features that bind writers only are accepted too, such as clustering.
 
-    Surprise: deltalake opens a table with column mapping, and a table with deletion vectors, whose files alone give other rows.
+    Surprise: deltalake also opens tables with column mapping or deletion vectors, although the rows of their files are not the table's.
     """
     uri, options = place_of(path)
     table = DeltaTable(uri, version=version, storage_options=options)
@@ -83,20 +83,20 @@ def added_files(table: DeltaTable) -> pa.Table:
 
 
 def files_with(table: DeltaTable, column: str, value: str) -> list[str]:
-    """Paths, below the table's folder, of the files that may have rows with `value` in the column of texts `column`, by statistics."""
+    """Paths below the table's folder of the files that may have `value` in the text column `column`, by their statistics."""
     files = added_files(table)
     found = zip(files["path"].to_pylist(), statistic(files, "min", column), statistic(files, "max", column), strict=True)
     return [unquote(name) for name, low, high in found if low is None or high is None or low <= value <= high]
 
 
 def greatest_in_files(table: DeltaTable, column: str) -> dict[str, Any]:
-    """The greatest value of a column in each file by statistics, None where a file has none; files are named as in `files_with`."""
+    """The greatest value of a column in each file, by path as in `files_with`; None for a file without statistics of the column."""
     files = added_files(table)
     return {unquote(name): value for name, value in zip(files["path"].to_pylist(), statistic(files, "max", column), strict=True)}
 
 
 def statistic(files: pa.Table, end: str, column: str) -> list[Any]:
-    """The least (`min`) or greatest (`max`) value of a column in each of `added_files`; None where the log has none."""
+    """The least (`min`) or greatest (`max`) value of a column in each of `added_files`; None if the log has none."""
     name = f"{end}.{column}"
     values: list[Any] = files[name].to_pylist() if name in files.column_names else [None] * len(files)
     return values
@@ -110,7 +110,7 @@ def plain_message(error: Exception) -> str:
 def small_table(path: str, version: int, schema: pa.Schema) -> pa.Table | None:
     """The rows of an unpartitioned Delta table at one version, with the columns of `schema`; columns that the table lacks are NULL.
 
-    None where only Spark reads the table.
+    None if only Spark can read the table.
 
     Args:
         path: folder of the table, local or on S3.
@@ -130,9 +130,9 @@ def small_table(path: str, version: int, schema: pa.Schema) -> pa.Table | None:
 
 
 def greatest_row(path: str, version: int, schema: pa.Schema, column: str) -> pa.Table | None:
-    """The row that is greatest in a column of numbers, which no two rows share; no row where the table is empty.
+    """The row with the greatest value in a column of distinct numbers; no row if the table is empty.
 
-    Arguments, errors and None are as in `small_table`. Only files that may have the row, by their statistics, are read.
+    Arguments, errors and None are as in `small_table`. Only files that may have the row by their statistics are read.
     """
     table = opened_table(path, version)
     if table is None:

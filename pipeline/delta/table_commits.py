@@ -50,11 +50,11 @@ def create_table(
         properties: properties of the table.
         files: rows of `table_files.FILES_DDL`.
         user_metadata: the commit's userMetadata.
-        found: what happens to an existing table: "replaced" replaces it, "kept" leaves it without the files, "refused" raises.
+        found: what happens to an existing table: "replaced" replaces it, "kept" leaves it unchanged and ignores `files`, "refused" raises.
         partitioned_by: partition columns.
 
     Raises:
-        CommitConflictError: another run committed at the same time, or there is a table and `found` is "refused".
+        CommitConflictError: another run committed at the same time, or the table exists and `found` is "refused".
         OutputError: the driver does not see a file that a task wrote.
     """
     schema = Schema.from_arrow(commented_schema(table))
@@ -119,7 +119,7 @@ def replace_files(path: str, version: int, files: Sequence[Mapping[str, Any]], u
 
 
 def _opened_at(path: str, version: int) -> DeltaTable:
-    """The table, whose newest version is `version`; raises CommitConflictError where it is another one."""
+    """The table, if its newest version is `version`; otherwise raises CommitConflictError."""
     table = opened_table(path)
     if table is None or table.version() != version:
         raise CommitConflictError(path)
@@ -150,8 +150,8 @@ def _commit(
 def delete_rows(path: str, version: int, where: str, user_metadata: str) -> None:
     """Delete the rows of a small Delta table for which the SQL condition `where` is true, in the commit directly after `version`.
 
-    Nothing is committed where no row is deleted. Surprise: in a file that deltalake writes again, texts are of Arrow's type string_view, on
-    which pyarrow has no filters; DuckDB and Spark read them.
+    If no row is deleted, nothing is committed. Surprise: files that deltalake rewrites have texts of Arrow's type string_view, which
+    pyarrow cannot filter; DuckDB and Spark read them.
 
     Raises:
         CommitConflictError: another run has committed to the table.

@@ -29,10 +29,10 @@ from pipeline.schema.arrow_types import arrow_of
 # columns of the row that a task returns for each file
 FILES_DDL = "table STRING, path STRING, partition STRING, size BIGINT, modificationTime BIGINT, records BIGINT, stats STRING"
 _FILES_ARROW = arrow_of(FILES_DDL)
-# uncompressed bytes that are written at once, and of a file
+# uncompressed bytes that are written at once, and after which a file is full
 _WRITTEN_BYTES = 64 << 20
 _FILE_BYTES = 256 << 20
-# bytes of a page of large rows, and most rows between two looks at a page's size
+# bytes of a page of large rows, and the most rows that pyarrow writes between two checks of a page's size
 _PAGE_BYTES = 1 << 20
 _ROWS_A_PAGE = 1024
 
@@ -86,7 +86,7 @@ def _opened(writer: FileWriter) -> Iterator[_TableFiles]:
 
 
 class _TableFiles:
-    """The files of a table that a task has written, the last of which is open."""
+    """The files of a table that a task has written; the last file is open."""
 
     def __init__(self, writer: FileWriter) -> None:
         self._writer = writer
@@ -94,7 +94,7 @@ class _TableFiles:
         self._open: _OpenFile | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Append rows to the open file, or to a new one where the open file is full or of another partition."""
+        """Append rows to the open file, or to a new one if the open file is full or of another partition."""
         if not len(batch):
             return
         typed = batch.select(self._writer.schema.names).cast(self._writer.schema)
@@ -162,7 +162,7 @@ class _OpenFile:
             filesystem=filesystem,
             compression="snappy",
             use_dictionary=[path for field in schema for path in _leaves(field.name, field.type) if path not in without_dictionary],
-            # those of texts and bytes cost time, and are of use where the log has them too
+            # statistics of texts and bytes cost time, and help only if the log has them too
             write_statistics=[field.name for field in schema if field.name in self._writer.stats or pa.types.is_primitive(field.type)],
             write_page_checksum=True,
             write_page_index=True,
@@ -190,11 +190,11 @@ class _OpenFile:
         }
 
     def remove(self) -> None:
-        """Remove the unfinished file; on S3 it is there only when it is closed."""
+        """Remove the unfinished file; on S3, a file appears only when it is closed."""
         if self._file is not None:
             with suppress(OSError, RuntimeError):  # a second close of a file whose footer failed is a RuntimeError
                 self._file.close()
-            self._file.is_open = False  # else it is closed again when it is deleted
+            self._file.is_open = False  # else pyarrow closes it again when the object is deleted
         filesystem, inside = filesystem_of(self._path)
         with suppress(OSError):
             filesystem.delete_file(inside)
@@ -234,7 +234,7 @@ def check_files(folder: str, files: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _found(paths: Sequence[str]) -> list[pafs.FileInfo]:
-    """The sizes and times of files in one file system, None where there is no file."""
+    """The size and time of each file, all in one file system; a file that is missing has the size None."""
     if not paths:
         return []
     filesystem = filesystem_of(paths[0])[0]
@@ -258,7 +258,7 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
 
 @contextmanager
 def _named_in_errors(path: str) -> Iterator[None]:
-    """Name the file `path` in an error of the block, which writes the file; a full disk keeps its own error.
+    """Name the file `path` in errors of the block, which writes the file; the error of a full disk stays unchanged.
 
     Raises:
         OutputError: the file cannot be written.
@@ -272,7 +272,7 @@ def _named_in_errors(path: str) -> Iterator[None]:
 
 
 def _statistics(footer: pq.FileMetaData, schema: pa.Schema, names: tuple[str, ...]) -> dict[str, Any]:
-    """The statistics of a file in the format of Delta's log; a column needs statistics in every row group to have some here."""
+    """The statistics of a file in the format of Delta's log; a column without statistics in some row group gets none."""
     places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
     stats: dict[str, Any] = {"numRecords": footer.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for name in names:

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from pipeline.delta.small_table import PARTITION, added_files, statistic
 from pipeline.files.store_files import filesystem_of
 
-# values that rows are wanted for, by column
+# column -> values, of which a wanted row has one
 Wanted = Mapping[str, Sequence[Any]]
 
 
@@ -27,7 +27,7 @@ def dataset_of(schema: pa.Schema, files: Sequence[str], adds: pa.Table) -> ds.Da
     Args:
         schema: columns of the table; a column that a file lacks is NULL.
         files: paths of the files, at least one.
-        adds: a row for each file, with its partition values in columns named PARTITION and the partition column, and its `size_bytes`.
+        adds: a row for each file, with its `size_bytes`, and each partition value in a column named PARTITION + the partition column.
     """
     form = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True))
     names = [name.removeprefix(PARTITION) for name in adds.column_names if name.startswith(PARTITION)]
@@ -37,7 +37,7 @@ def dataset_of(schema: pa.Schema, files: Sequence[str], adds: pa.Table) -> ds.Da
     for row, (path, size) in enumerate(zip(files, adds["size_bytes"].to_pylist(), strict=True)):
         values = (pc.field(name) == column[row] for name, column in partitions.items())
         condition = reduce(and_, values, pc.scalar(True))
-        # with its size, S3 is not asked for it
+        # if pyarrow has the file's size, it does not ask S3 for it
         fragments.append(form.make_fragment(filesystem_of(path)[1], filesystem, condition, file_size=size))
     return ds.FileSystemDataset(fragments, schema, form, filesystem)
 
@@ -45,17 +45,18 @@ def dataset_of(schema: pa.Schema, files: Sequence[str], adds: pa.Table) -> ds.Da
 def rows_with(
     table: DeltaTable, path: str, schema: pa.Schema, columns: Sequence[str], wanted: Wanted, any_of: Sequence[Wanted] = ()
 ) -> pa.Table:
-    """The rows that have one of the wanted values in each column of `wanted`, and in each column of one of `any_of` if there are such.
+    """The rows that match `wanted` and, unless `any_of` is empty, at least one of `any_of`.
 
-    Only files, and row groups of them, that may have such rows by their statistics are read.
+    A row matches if each of the columns has one of its wanted values. Only files and row groups that may have matching rows by their
+    statistics are read.
 
     Args:
         table: the table, opened at a version.
         path: its folder.
         schema: its columns; a column that a file lacks is NULL.
         columns: the columns of the result.
-        wanted: values by column, which choose the files.
-        any_of: values by column, which choose the rows of these files.
+        wanted: values by column; they choose files and rows.
+        any_of: further values by column; they choose rows of these files.
 
     Raises:
         OSError, pyarrow.ArrowInvalid: a file cannot be read.
@@ -73,7 +74,7 @@ def rows_with(
 
 
 def has_values(schema: pa.Schema, wanted: Wanted) -> pc.Expression:
-    """Whether a row has one of the wanted values in each column of `wanted`; a row with NULL there has not, unless NULL is wanted."""
+    """Whether a row has one of the wanted values in each column of `wanted`; NULL matches only if NULL is wanted."""
     conditions = [pc.field(name).isin(pa.array(values, schema.field(name).type)) for name, values in wanted.items()]
     return reduce(and_, conditions, pc.scalar(True))
 

@@ -1,9 +1,10 @@
-"""The files of a Delta table that no needed version has: files of rows, and entries of its log.
+"""Find the files of a Delta table that no needed version uses: data files, and entries of its log.
 
-Rule: a file of rows can go once the commit that removed it is some hours old, or the file itself is, where no commit names it. An entry of
-the log can go once a checkpoint after it is older.
-deltalake tells the files of rows; nothing is committed. VACUUM commits what it did, and no version of the lake would name that version.
-Surprise: the time of a removal can be that of a run that died, so versions that are needed are named, whatever the times say.
+Rule: a data file can be deleted when the commit that removed it is some hours old; if no commit names the file, when the file itself is. A
+log entry can be deleted when a checkpoint of a later version is some hours old.
+deltalake lists the data files; nothing is committed. VACUUM would commit a version of the table that no version of the lake names.
+Surprise: a run that died may have removed a file that the lake still needs. So callers name the needed versions, and their files are kept
+whatever the times say.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pipeline.files.store_files import filesystem_of
 
 _ENTRY = re.compile(r"(\d{20})\.")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
-# requests at once: S3 deletes a file in a round trip
+# files that are deleted at the same time: on S3, each takes a round trip
 _AT_ONCE = 16
 
 
@@ -62,7 +63,10 @@ def is_below(filesystem: pafs.FileSystem, folder: str, name: str) -> bool:
 
 
 def unneeded_log(path: str, version: int, before: dt.datetime) -> list[UnneededFile]:
-    """The entries of a table's log, by version, before the newest checkpoint that was made until `before`, of a version up to `version`."""
+    """The log entries of a table, by version, that are older than a checkpoint.
+
+    The checkpoint is the newest one that was written by the time `before` and whose version is at most `version`.
+    """
     filesystem, folder = log_folder(path)
     found = filesystem.get_file_info(pafs.FileSelector(folder))
     named = ((info, _CHECKPOINT.fullmatch(info.base_name)) for info in found if info.mtime <= before)
@@ -75,8 +79,8 @@ def unneeded_log(path: str, version: int, before: dt.datetime) -> list[UnneededF
 def delete_files(path: str, files: Iterable[UnneededFile], *, in_order: bool = False) -> None:
     """Delete files of the table in the folder `path`, and the checksum files that Hadoop has put beside local ones.
 
-    `in_order` deletes local files one after the other, so that the others go on without a gap whenever the process ends: `delta_version`
-    looks at one commit after the other.
+    `in_order` deletes local files one after the other, so that the versions left have no gap if the process is killed: `delta_version`
+    looks for one commit after the other.
 
     Raises:
         OSError: a file cannot be deleted; the error names it.
