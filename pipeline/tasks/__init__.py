@@ -1,1 +1,1 @@
-"""Work that is divided among tasks of Spark, or that the driver does itself where it is small."""
+"""Work that is divided among tasks of Spark, or that the driver does itself if it is small."""

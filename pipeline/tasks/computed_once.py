@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-# in memory, as long as there is room, and on the disks of two executors
+# on two executors: in memory, or on disk when memory is full
 _TWICE = StorageLevel(useDisk=True, useMemory=True, useOffHeap=False, deserialized=True, replication=2)
 
 
@@ -18,16 +18,16 @@ def is_one_process(session: SparkSession) -> bool:
 
 
 def computed_once(rows: DataFrame, *, eager: bool = True) -> DataFrame:
-    """The rows of a frame, computed once, now or with the first job that needs them; later plans begin with them.
+    """The rows of a frame, computed once: now if `eager`, else by the first job that needs them. Later plans begin with these rows.
 
-    On a cluster two executors hold each row. Spark cannot compute rows again whose only executor has died: the job would fail.
+    On a cluster, two executors hold each row: Spark cannot compute these rows again, and the loss of a row would fail the job.
     """
     return rows.localCheckpoint(eager) if is_one_process(rows.sparkSession) else rows.localCheckpoint(eager, _TWICE)
 
 
 @contextmanager
 def kept(rows: DataFrame) -> Iterator[DataFrame]:
-    """Yield rows that Spark keeps, once they are computed, until the block ends; it computes lost ones again."""
+    """Yield a frame whose rows Spark keeps from their first computation to the end of the block; it computes lost rows again."""
     cached = rows.persist()
     try:
         yield cached

@@ -1,4 +1,4 @@
-"""What runs at the moment and how much of it is done, for whoever shows it: tasks of Spark, and parts of the work of this process."""
+"""What runs at the moment and how much of it is done, for a display of progress: tasks of Spark, and parts of this process's own work."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def running() -> list[Running]:
 
 @contextmanager
 def watched(look: Look) -> Iterator[None]:
-    """Let `running` ask `look` for the time of the block; a question of another thread may last a little longer."""
-    # no lock: what is collected while it is held may end a block, and wait for it
+    """Let `running` call `look` until the block ends; a call that another thread has begun may end a little later."""
+    # no lock: a garbage collection while it is held could end another block, which would wait for the lock for ever
     _LOOKS.append(look)
     try:
         yield
@@ -40,7 +40,7 @@ def watched(look: Look) -> Iterator[None]:
 
 
 def one_by_one(items: Sequence[Item]) -> Iterator[Item]:
-    """The items, each of which counts as a task that is done when the next one is asked for."""
+    """Yield the items; each counts as a task, which is done when the caller takes the next item."""
     done = 0
 
     def look() -> tuple[Running, ...]:

@@ -1,4 +1,4 @@
-"""How much one process does without a session of Spark; work that is larger goes to tasks."""
+"""How much work one process does without a session of Spark; larger work goes to tasks of Spark."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from pipeline.tasks.work import NoSessionError
 
 Done = TypeVar("Done")
 
-# bytes on disk, and files and folders, that one process reads before the tasks of a session on a few cores would have read them
+# one process reads up to this many bytes on disk, files and folders faster than a session on a few cores
 MOST_BYTES = 2 << 30
 MOST_FILES = 1000
 
 
 def done_here(work: Callable[[], Done], does: str, tell: Callable[[str], None]) -> Done | None:
-    """The result of `work` without Spark; None where it raises NoSessionError, so that Spark has to do it, and `tell` gets the reason.
+    """Return the result of `work`, done without Spark; None if it raises NoSessionError.
+
+    After None, Spark has to do the work; `tell` is called with the reason.
 
     Args:
-        work: does the work; raises NoSessionError before anything of it is visible.
+        work: does the work, or raises NoSessionError before any of its writes is visible.
         does: what is done, a verb.
         tell: called with a line.
     """
@@ -34,10 +36,10 @@ def done_here(work: Callable[[], Done], does: str, tell: Callable[[str], None]) 
 
 
 def require_small(reason: str | None, does: str, tell: Callable[[str], None]) -> None:
-    """Go on without Spark, and say so, unless there is a reason against it.
+    """Check that there is no reason against work without Spark, and tell that the driver does the work.
 
     Raises:
-        NoSessionError: there is one.
+        NoSessionError: there is a reason.
     """
     if reason is not None:
         raise NoSessionError(reason)
@@ -45,9 +47,10 @@ def require_small(reason: str | None, does: str, tell: Callable[[str], None]) ->
 
 
 def is_small_store(path: str) -> bool:
-    """Whether one process is done with the store in a folder, local or at a URI, before the tasks of a session on a few cores.
+    """Whether one process reads the store in a folder, local or at a URI, faster than a session on a few cores.
 
-    The bytes that the store has on disk, and its files and folders, are few then. Local log files have holes where nothing was written.
+    That is so up to MOST_BYTES on disk, and MOST_FILES files and folders. Local log files have holes where nothing was written, so their
+    blocks are counted.
     """
     if is_uri(path):
         filesystem, inside = filesystem_of(path)
@@ -59,7 +62,7 @@ def is_small_store(path: str) -> bool:
         for name in names[:MOST_FILES]:
             try:
                 used += os.stat(os.path.join(folder, name)).st_blocks * 512
-            except OSError:  # whoever reads the file names it
+            except OSError:  # the later read of the file reports it
                 continue
         if found > MOST_FILES or used > MOST_BYTES:
             return False

@@ -1,7 +1,7 @@
 """Tasks get small descriptions of work, such as a stretch of a file or the name of a queue, and make rows of tables from them.
 
 One job writes all tables that are made from the same input, so tasks read the input once. The tasks write the tables' files themselves;
-where only Spark can write a table, its rows are a DataFrame.
+if only Spark can write a table, its rows are a DataFrame.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TaskRows:
         return self.rows(table).frame
 
     def files(self, writers: Iterable[FileWriter]) -> list[dict[str, Any]]:
-        """Write the tables of `writers` in one go over the work; gives a row of FILES_DDL for each file, in the order of tasks."""
+        """Write the tables of `writers` in one pass over the work; return a row of FILES_DDL for each file, in the order of tasks."""
         read, all_writers, stop = self.read, tuple(writers), self.work.stop
         names = frozenset(writer.table for writer in all_writers)
 

@@ -1,6 +1,6 @@
-"""Work that is divided among tasks of Spark, or that this process does itself where it is too small for the start of a session.
+"""Work that is divided among tasks of Spark, or that this process does itself if the work is too small for the start of a session.
 
-The functions that make the rows are the same: they get Arrow batches and give Arrow batches.
+The functions that make the rows are the same in both cases: they take Arrow batches and return Arrow batches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Batches = Iterator[pa.RecordBatch]
 # batches of a task's rows -> batches of the rows made from them
 Make = Callable[[Batches], Batches]
 
-# threads of this process that make rows of one table: each holds some 250 MB
+# most threads of this process that make rows of one table: each holds some 250 MB
 _THREADS_MOST = 4
 _ITEM = "id"
 _ITEMS_ARROW = pa.schema([(_ITEM, pa.int64())])
@@ -42,7 +42,7 @@ class NoSessionError(Exception):
 
 
 class StoppedError(Exception):
-    """Work of this process ended before its end, because `Tasks.cancel` was called."""
+    """`Tasks.cancel` was called before work of this process was complete."""
 
 
 class Work(Protocol):
@@ -50,7 +50,7 @@ class Work(Protocol):
 
     @property
     def stop(self) -> threading.Event | None:
-        """Set when the work is to end; None where the end of the session ends it."""
+        """The event that is set when the work is to end; None if the end of the session ends the work."""
         ...
 
     def select(self, names: Sequence[str]) -> Self:
@@ -58,7 +58,7 @@ class Work(Protocol):
         ...
 
     def mapped(self, make: Make, schema: str) -> Self:
-        """The rows, with columns in DDL, that `make` makes from each partition."""
+        """The rows that `make` makes from each partition; `schema` has their columns as DDL."""
         ...
 
     def spread(self, parts: int) -> Self:
@@ -70,11 +70,11 @@ class Work(Protocol):
         ...
 
     def grouped(self, key: Sequence[str], then_by: Sequence[str]) -> Self:
-        """The rows, all rows of a value of the columns `key` in one partition, which is ordered by `key` and `then_by`."""
+        """The rows, partitioned by the columns `key`; each partition is ordered by `key`, then by `then_by`."""
         ...
 
     def part(self, name: str, columns: Sequence[str], same: Mapping[str, str]) -> Self:
-        """The fields of the column `name`, a struct, in the rows in which it is not NULL, and the texts `same`; in the order `columns`."""
+        """The fields `columns` of the struct column `name`, from rows in which it is not NULL; fields in `same` have that text instead."""
         ...
 
     def distinct(self, key: Sequence[str]) -> Self:
@@ -86,7 +86,7 @@ class Work(Protocol):
         ...
 
     def with_set(self, key: str, column: str, name: str) -> Self:
-        """The rows with one column more, `name`: all values that `column` has in the rows with the same `key`."""
+        """The rows with a further column `name`: all values that `column` has in the rows with the same `key`."""
         ...
 
     def joined(self, other: Self) -> Self:
@@ -98,7 +98,7 @@ class Work(Protocol):
         ...
 
     def rows(self, at_most: int | None = None) -> list[dict[str, Any]]:
-        """The rows, few, in the order of partitions; some of them where there are more than `at_most`."""
+        """The rows, which must be few, in the order of partitions; `at_most` of them if there are more."""
         ...
 
     def each(self) -> Iterator[dict[str, Any]]:
@@ -124,11 +124,11 @@ class Tasks(Protocol):
         ...
 
     def of_items(self, items: Sequence[object]) -> Work:
-        """A row for each item, each in a task of its own, as `items_of` reads them."""
+        """A row for each item, each in a task of its own; `items_of` finds the items of a task's rows."""
         ...
 
     def at_once(self, items: Sequence[object]) -> Sequence[Work]:
-        """The work of `of_items` in parts that may run at once, but not twice: one part where tasks of Spark divide it."""
+        """The rows of `of_items` in parts that may run at the same time, each only once; one part if tasks of Spark divide the rows."""
         ...
 
     def of_rows(self, rows: pa.Table) -> Work:
@@ -136,13 +136,13 @@ class Tasks(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Let the work of this process that runs in other threads end with StoppedError at its next batch of rows."""
+        """End the work that other threads of this process do: each raises StoppedError at its next batch of rows."""
         ...
 
 
 @contextmanager
 def threads(tasks: Tasks, most: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads for the block's work, which ends where the block ends with an error, such as Ctrl-C before all work is handed out."""
+    """Yield threads for the block's work; an error of the block, such as Ctrl-C before all work is handed out, cancels the work."""
     pool = ThreadPoolExecutor(most)
     try:
         yield pool
@@ -154,12 +154,12 @@ def threads(tasks: Tasks, most: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def items_of(work: Batches, items: Sequence[Item]) -> Iterator[Item]:
-    """The items of a task, by the batches of its rows of `Tasks.of_items`."""
+    """The items of a task, whose rows of `Tasks.of_items` are `work`."""
     return (items[index] for batch in work for index in batch.column(_ITEM).to_pylist())
 
 
 def of_items(tasks: Tasks, items: Sequence[Item], rows_of: Callable[[Item], Iterable[pa.RecordBatch]], schema: str) -> Work:
-    """The rows of `schema` that tasks make, each from one of the items; the rows stand in the order of the items."""
+    """The rows that `rows_of` makes from each item, in the order of the items; `schema` has their columns as DDL."""
     return tasks.of_items(items).mapped(partial(_rows_of_items, items, rows_of), schema)
 
 
@@ -171,7 +171,7 @@ def _rows_of_items(items: Sequence[Item], rows_of: Callable[[Item], Iterable[pa.
 
 
 def spark_parallelism(spark: SparkSession) -> int:
-    """The number of tasks after a shuffle in this session, the least number of tasks for a write."""
+    """The number of tasks after a shuffle in this session; 8 if the session does not set it."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 8)
 
 
@@ -273,7 +273,7 @@ class SparkTasks:
 
 @dataclass(frozen=True, slots=True)
 class DriverWork:
-    """Rows that this process makes, anew with each use, in one partition."""
+    """Rows in one partition, which this process makes again for each use."""
 
     schema: pa.Schema
     batches: Callable[[], Batches]
@@ -349,7 +349,7 @@ class DriverWork:
         return replace(self, batches=lambda: chain(self.batches(), (_typed(batch.select(names), self.schema) for batch in other.batches())))
 
     def once(self) -> DriverWork:
-        """As Work says, at once: the rows are few."""
+        """As Work says; the rows are made now, because they are few."""
         made = [*self.batches()]
         return replace(self, batches=lambda: iter(made))
 
@@ -372,10 +372,10 @@ class DriverWork:
 
 
 def until(stop: threading.Event, rows: Iterator[Item]) -> Iterator[Item]:
-    """The rows, each looked at for the stop before it is given.
+    """Yield the rows; before each row, check whether `stop` is set.
 
     Raises:
-        StoppedError: the stop is set.
+        StoppedError: `stop` is set.
     """
     for row in rows:
         if stop.is_set():
@@ -384,7 +384,7 @@ def until(stop: threading.Event, rows: Iterator[Item]) -> Iterator[Item]:
 
 
 def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with the types of `schema`, whose columns it must have in their order, as Spark takes the columns of a task."""
+    """The batch with the types of `schema`. It must have the columns of `schema` in their order, in which Spark takes a task's columns."""
     return batch if batch.schema.equals(schema) else batch.cast(schema)
 
 
@@ -422,7 +422,7 @@ class DriverTasks:
 
     @property
     def parallelism(self) -> int:
-        """As Tasks says: threads, as kernels and pyarrow let others run beside them."""
+        """As Tasks says: a number of threads, which run at the same time because kernels and pyarrow release Python's lock."""
         return min(_cores(), _THREADS_MOST)
 
     def of_items(self, items: Sequence[object]) -> DriverWork:
@@ -431,7 +431,7 @@ class DriverTasks:
         return DriverWork(_ITEMS_ARROW, lambda: map(_row_of_item, one_by_one(each)), self._stop)
 
     def at_once(self, items: Sequence[object]) -> list[DriverWork]:
-        """As Tasks says: a part a thread, which takes the next item when it is done with one."""
+        """As Tasks says: one part for each thread, which takes the next item when it has finished one."""
         turns = _Turns(one_by_one(range(len(items))))
         return [DriverWork(_ITEMS_ARROW, lambda: map(_row_of_item, turns), self._stop) for _ in range(self.parallelism)]
 
