@@ -1,7 +1,7 @@
 """Decode a file of RemotingCommand frames: copy it with every frame decoded.
 
-A line is a JSON object with `frameHex`, the frame with its length field; other fields are copied unchanged. A field `decoded` is added, the
-command under the broker's names. Where the broker's decoder throws, `decoded` is `{"error": the exception}`, and `error` has the reason and
+A line is a JSON object with `frameHex`, the frame with its length field; other fields are copied unchanged. A field `decoded` is added: the
+command, with the broker's names. If the broker's decoder throws, `decoded` is `{"error": the exception}`, and `error` has the reason and
 the number of the byte.
 The file is read line by line. The new file appears only when it is complete.
 """

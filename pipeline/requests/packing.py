@@ -44,8 +44,8 @@ class Col(IntEnum):
     LOG_END = 5
     FILTER = 6  # index into `filters`, -1 for none
     GROUP = 7  # index into `groups`
-    TIME = 8  # ms, NONE where the request has none
-    RECORDED_MAX = 9  # maxOffset of the recorded answer, NONE where there is none
+    TIME = 8  # ms, NONE if the request has no time
+    RECORDED_MAX = 9  # maxOffset of the recorded answer, NONE if there is no recorded answer
 
 
 COLUMNS = len(Col)
@@ -193,7 +193,7 @@ class Packed:
 
 
 def _used(rows: Matrix, column: Col, texts: list[str]) -> list[str]:
-    """The texts that `rows` use; `column` is changed to indexes into them. So a part of a packed row has only its own texts."""
+    """The texts that `rows` use; the values of `column` become indexes into them. So a part of a packed row has only its own texts."""
     if len(texts) <= 1:
         return texts
     used, places = np.unique(rows[:, column], return_inverse=True)
@@ -244,7 +244,7 @@ class Repacker:
 
 
 def packed_again(placed: Iterable[tuple[Packed, NDArray[np.int64], NDArray[np.bool_]]]) -> Iterator[pa.RecordBatch]:
-    """Pack requests again; `placed` has packed rows, each with the new key of each request, and whether the request is wide."""
+    """Pack requests again; `placed` has packed rows, each with the new key of each request, and whether the request's new row is wide."""
     repacker = Repacker()
     for packed, keys, wide in placed:
         for flag in np.unique(wide).tolist():

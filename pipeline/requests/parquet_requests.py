@@ -1,6 +1,6 @@
 """Pull requests in a Parquet file: a row is a request, with the columns of request_lines.SCHEMA, or nested as in a line of JSON.
 
-A file that Spark wrote of a file of lines (`spark.read.json(...)`, then `write.parquet`) is such a nested one.
+Spark writes the nested form when it copies a file of lines (`spark.read.json(...)`, then `write.parquet`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from store_format.errors import first_line, shown
 MAGIC = b"PAR1"
 # rows that a task reads at once, and bytes of their texts: some megabytes
 ROWS_AT_ONCE, TEXT_BYTES_AT_ONCE = 65_536, 8 << 20
-# most bytes of what is read of a row group, without compression: Arrow takes three times the memory if all are different texts
+# most uncompressed bytes of the columns that are read of a row group: Arrow takes three times the memory if all texts differ
 GROUP_BYTES_MAX = 512 << 20
 _TEXTS = ("consumerGroup", "topic", "filterType", "expression")
 _NEEDED = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums")
@@ -40,7 +40,7 @@ _NESTED = {
 }
 _COLUMNS = tuple(name for name in REQUEST_ARROW.names if name not in {"seq", "line"})
 _TAG, _LARGE_MAX = "TAG", 99
-# columns of pull_request that say more than the columns of a request
+# columns of pull_request that requests do not have: a file with one of them has captured pulls
 _CAPTURED = frozenset({"subscription", "expressionType"})
 
 
@@ -60,12 +60,12 @@ class Rows:
 
 @contextmanager
 def _opened(filesystem: pafs.FileSystem, inside: str, path: str, first: int = 1) -> Iterator[pq.ParquetFile]:
-    """A Parquet file with the columns of requests, whose texts are read as dictionaries: a value of many rows is in memory once."""
+    """Open a Parquet file with the columns of requests; its texts are read as dictionaries, so a value of many rows is in memory once."""
     try:
         with filesystem.open_input_file(inside) as source:
             metadata = pq.read_metadata(source)
             schema = metadata.schema.to_arrow_schema()
-            if metadata.num_rows:  # columns of other types may not be read: a list takes any memory
+            if metadata.num_rows:  # refuse columns of other types before they are read: a list, for example, takes any amount of memory
                 _requests(schema.empty_table().select(_columns(schema, path)), path, first)
             columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
             texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
@@ -78,17 +78,17 @@ def _opened(filesystem: pafs.FileSystem, inside: str, path: str, first: int = 1)
 
 
 def size_of(filesystem: pafs.FileSystem, inside: str, path: str, row_bytes: int, most: int) -> int:
-    """The bytes of the requests in a Parquet file: `row_bytes` for each, or those of their texts where these are more.
+    """About the bytes of all requests in a Parquet file: `row_bytes` for each request, or the bytes of their texts if these are more.
 
     Args:
         filesystem: has the file.
-        inside: its path there.
-        path: its path in error messages.
+        inside: path of the file in `filesystem`.
+        path: path of the file in error messages.
         row_bytes: about the bytes of a usual request.
-        most: what comes after so many bytes is not looked at.
+        most: the file is not read on once more bytes than this are found.
 
     Raises:
-        RequestError: it cannot be read.
+        RequestError: the file cannot be read.
     """
     found = 0
     with _opened(filesystem, inside, path) as file:
@@ -102,7 +102,7 @@ def size_of(filesystem: pafs.FileSystem, inside: str, path: str, row_bytes: int,
 
 
 def scan_rows(filesystem: pafs.FileSystem, inside: str, path: str) -> tuple[list[Rows], bool, bool]:
-    """Read all requests once.
+    """Read all requests of a Parquet file once.
 
     Returns:
         The rows in pieces of at most ROWS_AT_ONCE and TEXT_BYTES_AT_ONCE; whether a filter is of another type than TAG; whether a
@@ -127,7 +127,7 @@ def scan_rows(filesystem: pafs.FileSystem, inside: str, path: str) -> tuple[list
 
 
 def rows_of(filesystem: pafs.FileSystem, inside: str, path: str, rows: Rows) -> pa.RecordBatch:
-    """Some requests, as rows of request_lines.SCHEMA without their lines; the number of a row is its `seq`.
+    """The requests in `rows`, as rows of request_lines.SCHEMA; `line` is NULL, and `seq` is the number of the row in the file.
 
     Raises:
         RequestError: the file cannot be read, or a row is no request.
@@ -149,7 +149,9 @@ def rows_of(filesystem: pafs.FileSystem, inside: str, path: str, rows: Rows) -> 
 
 
 def _tables(file: pq.ParquetFile, path: str, group: int, first: int, names: Sequence[str] = _COLUMNS) -> Iterator[pa.Table]:
-    """The rows of a row group, at most ROWS_AT_ONCE at a time, with the fields of some columns; `first` is a row's number, for the error.
+    """The rows of a row group, at most ROWS_AT_ONCE at a time, with the fields of the columns `names`.
+
+    `first` is the number of the row that an error names.
 
     Raises:
         RequestError: the row group is too large.
@@ -157,7 +159,7 @@ def _tables(file: pq.ParquetFile, path: str, group: int, first: int, names: Sequ
     paths, metadata = _paths(file.schema_arrow), file.metadata.row_group(group)
     wanted = [f"{paths[name]}." for name in names]
     columns = [metadata.column(number) for number in range(metadata.num_columns)]
-    # a struct that holds a wanted field may be a text, where it is always null
+    # Spark writes a struct that is always null as a text, so a column may stand in place of the struct around a wanted field
     columns = [column for column in columns if any(one.startswith(f"{column.path_in_schema}.") for one in wanted)]
     size = sum(column.total_uncompressed_size for column in columns)
     if size > GROUP_BYTES_MAX:
@@ -167,7 +169,7 @@ def _tables(file: pq.ParquetFile, path: str, group: int, first: int, names: Sequ
 
 
 def _pieces(table: pa.Table, path: str, whole: Rows) -> Iterator[tuple[Rows, pa.Table]]:
-    """The rows `whole` in pieces whose texts have at most TEXT_BYTES_AT_ONCE, but each has at least one row."""
+    """The rows `whole` in pieces with at most TEXT_BYTES_AT_ONCE of texts, or with one row."""
     ends = np.cumsum(_text_bytes(table, path, whole.first))
     at, before = 0, 0
     while at < len(table):
@@ -178,10 +180,10 @@ def _pieces(table: pa.Table, path: str, whole: Rows) -> Iterator[tuple[Rows, pa.
 
 
 def _text_bytes(table: pa.Table, path: str, first: int) -> npt.NDArray[np.int64]:
-    """The bytes that the texts of each row have, without making them.
+    """The bytes of the texts of each row, computed without making the texts.
 
     Raises:
-        RequestError: those of a row are longer than a line may be.
+        RequestError: a row has more than LINE_BYTES_MAX bytes of texts.
     """
     found = np.zeros(len(table), np.int64)
     for name in _TEXTS:
@@ -195,7 +197,11 @@ def _text_bytes(table: pa.Table, path: str, first: int) -> npt.NDArray[np.int64]
 
 
 def _columns(schema: pa.Schema, path: str) -> list[str]:
-    """The columns of a file with this schema that requests are made of."""
+    """The names of the columns of `schema` from which requests are made.
+
+    Raises:
+        RequestError: two columns have the same name, or the file has captured pulls.
+    """
     fields = [schema, *(one.type for one in schema if pa.types.is_struct(one.type))]
     names = [[field.name for field in of] for of in fields]
     if odd := next((name for of in names for name, count in Counter(of).items() if count > 1), None):
@@ -244,14 +250,14 @@ def _column(table: pa.Table, path: str, name: str, first: int) -> pa.Array:
 
 
 def _field(table: pa.Table, path: str, place: str, first: int) -> pa.Array | None:
-    """The values of a field, NULL where a struct around it is; None where there is no such field."""
+    """The values of a field, NULL in rows in which a struct around it is NULL; None if there is no such field."""
     outer, *inner = place.split(".")
     if outer not in table.column_names:
         return None
     values, seen = table[outer].combine_chunks(), outer
     for name in inner:
         if not pa.types.is_struct(values.type):
-            if values.null_count < len(values):  # Spark makes texts of what is always null
+            if values.null_count < len(values):  # Spark writes a struct that is always null as a text
                 raise RequestError(path, first, f"a struct {seen}", str(_value_type(values.type)))
             return None
         if values.type.get_field_index(name) < 0:
@@ -261,12 +267,12 @@ def _field(table: pa.Table, path: str, place: str, first: int) -> pa.Array | Non
 
 
 def _value_type(found: pa.DataType) -> pa.DataType:
-    """The type of values, also of those that are read as a dictionary."""
+    """The type of values, also of values that are read as a dictionary."""
     return found.value_type if pa.types.is_dictionary(found) else found
 
 
 def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of a type may be such of the wanted type, without a conversion that a reader would not expect."""
+    """Whether values of the type `found` can be taken as values of the type `wanted` without a surprising conversion."""
     found = _value_type(found)
     if pa.types.is_null(found):
         return True

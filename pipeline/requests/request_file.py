@@ -1,4 +1,4 @@
-"""Files of pull requests: JSON lines, with a header line if answers were recorded; or Parquet, whose rows are read as such lines.
+"""Files of pull requests: JSON lines, with a header line if answers were recorded; or Parquet, whose rows are read like lines.
 
 The number of a request is the number of its line. Its id consists of the file's digest and this number, so it is the same each time the
 file is read. A line that is no request ends the job before anything is written.
@@ -22,11 +22,11 @@ from pipeline.settings.settings import RULES_VERSION, BrokerSettings
 from store_format.broker_version import DEFAULT_VERSION
 
 CHUNK_BYTES = 8 << 20
-# a chunk is read by one task; a small file is divided into _CHUNKS_A_FILE chunks, but of at least _LEAST_CHUNK_BYTES
+# a chunk is read by one task; a small file is divided into _CHUNKS_A_FILE chunks, each of at least _LEAST_CHUNK_BYTES
 _CHUNKS_A_FILE, _LEAST_CHUNK_BYTES = 4, 1 << 20
 # about the bytes of a request in a line
 _LINE_BYTES = 128
-# bytes of requests that no process answers alone: a Parquet file with more is not looked at further
+# one process never answers more bytes of requests alone, so a Parquet file is not read on once more are found
 _MANY_BYTES = 1 << 30
 
 # a filter type that is not TAG, or that is cut off
@@ -42,13 +42,13 @@ _TAIL = 32
 class Chunk:
     """Complete lines of a file: their range of bytes, and the number of the first line, counted from 1.
 
-    In a Parquet file, the range is one of rows of the row group.
+    In a Parquet file, the range is a range of rows in the row group.
 
     Attributes:
         text_bytes: bytes of the texts of rows; 0 for lines.
-        crc: CRC-32 of the lines as they were scanned; None for rows, and in a log of an older version.
-        file_length: bytes of the Parquet file as it was scanned; None for lines.
-        mtime_ns: time of the Parquet file as it was scanned, in ns since 1970; None for lines, and where the file system tells none.
+        crc: CRC-32 of the lines when they were scanned; None for rows, and in a log of an older version.
+        file_length: bytes of the Parquet file when it was scanned; None for lines.
+        mtime_ns: time of the Parquet file when it was scanned, in ns since 1970; None for lines, and if the file system has no times.
     """
 
     start: int
@@ -79,7 +79,7 @@ class RequestFile:
     Attributes:
         path: absolute path or URI.
         sha256: digest of the content.
-        header: header in the first line; None where there is none.
+        header: header in the first line; None if there is none.
         chunks: ranges of complete lines, in order.
         lines: number of lines.
         is_blank: whether there are no lines but blank ones.
@@ -117,10 +117,10 @@ _RECORDED = frozenset({"loaded", "consumeQueueFileMtimesMs"})
 
 
 def header_config(header: Mapping[str, Any] | None) -> Any:
-    """The settings in a header: its `config`, with its `version` as rulesVersion; None where it has none of them.
+    """The settings in a header: its `config`, with its `version` as rulesVersion; None if it has neither.
 
-    A recorder names the version unless it is 4.9.3, and says whether the store was loaded. A store that was not loaded is not readable:
-    DefaultMessageStore.shutdown is true until start, and getMessage then returns null.
+    A recorder writes `version` unless it is 4.9.3, and `loaded`, whether the store was loaded. A store that was not loaded is not
+    readable: DefaultMessageStore.shutdown is true until start, and getMessage then returns null.
     """
     if header is None:
         return None
@@ -159,7 +159,8 @@ def scan_lines(path: str) -> RequestFile:
     """Read a request file once, for its digest and chunks; `header` of the result is None.
 
     Raises:
-        RequestError: the file does not exist, or a line is longer than LINE_BYTES_MAX, or the file ends as no Parquet file does.
+        RequestError: the file does not exist, a line is longer than LINE_BYTES_MAX, or a Parquet file is damaged, changes during the scan,
+            or has a row that is no request.
     """
     digest = hashlib.sha256()
     chunks: list[Chunk] = []
@@ -206,7 +207,7 @@ def scan_lines(path: str) -> RequestFile:
 
 
 def _is_parquet(file: pa.NativeFile) -> bool:
-    """Whether a file, which is at its start and stays there, begins as a Parquet file."""
+    """Whether a file begins as a Parquet file; the file must be at its start, and is left there."""
     begin = file.read(len(MAGIC))
     file.seek(0)
     return bool(begin == MAGIC)
@@ -246,10 +247,10 @@ def _scan_rows(path: str, file: pa.NativeFile) -> RequestFile:
 
 
 def request_bytes(path: str) -> int:
-    """About how many bytes the requests of a file have as JSON lines; 0 where it cannot be read.
+    """About how many bytes the requests of a file have as JSON lines; 0 if the file cannot be read.
 
     Raises:
-        RequestError: it begins as a Parquet file, and is none.
+        RequestError: the file begins as a Parquet file, but is none.
     """
     try:
         with open_file(path) as file:
@@ -270,7 +271,7 @@ def bytes_of_chunk(path: str, chunk: Chunk) -> bytes:
     """The lines of a chunk, as they were scanned.
 
     Raises:
-        RequestError: the file cannot be read, or has changed since.
+        RequestError: the file cannot be read, or has changed since the scan.
     """
     try:
         with open_file(path) as file:
@@ -283,10 +284,10 @@ def bytes_of_chunk(path: str, chunk: Chunk) -> bytes:
 
 
 def rows_of_chunk(path: str, chunk: Chunk) -> pa.RecordBatch:
-    """The rows of a chunk of a Parquet file, as they were scanned; others as of parquet_requests.rows_of.
+    """The rows of a chunk of a Parquet file, as they were scanned, in the form of parquet_requests.rows_of.
 
     Raises:
-        RequestError: the file cannot be read, or has changed since.
+        RequestError: the file cannot be read, or has changed since the scan.
     """
     assert chunk.rows is not None
     found = rows_of(*filesystem_of(path), path, chunk.rows)
@@ -309,7 +310,7 @@ def _is_found(pattern: re.Pattern[bytes], raw: bytes, end: int) -> bool:
 
 
 def header_of(path: str, first: bytes) -> dict[str, Any] | None:
-    """The header in the first line; None where the first line is blank or a request.
+    """The header in the first line; None if the first line is blank or a request.
 
     Raises:
         RequestError: the line is no JSON object.
@@ -321,7 +322,7 @@ def header_of(path: str, first: bytes) -> dict[str, Any] | None:
 
 
 def header_if_any(path: str, first: bytes) -> dict[str, Any] | None:
-    """The header in the first line; None where the first line is no header."""
+    """The header in the first line; None if the first line is no header."""
     try:
         return header_of(path, first)
     except RequestError:

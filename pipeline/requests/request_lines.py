@@ -75,7 +75,7 @@ class RequestError(UnusableInputError, ValueError):
 
 
 def changed_file(path: str, line: int) -> RequestError:
-    """The error for a file that changed after it was scanned; `line` is the first that was read then."""
+    """The error for a file that changed after it was scanned; `line` is the number of the first line that is read again."""
     return RequestError(path, line, "a file that stays as it is while it is read", "one that changed; start again")
 
 
@@ -149,7 +149,7 @@ def read_good_lines(path: str, first_line: int, raw: bytes) -> tuple[pa.RecordBa
 
 
 def _read_fast(first_line: int, lines: list[bytes], raw: bytes) -> pa.RecordBatch | None:
-    """Parse all lines at once; None where a line must be parsed by `_read_strictly`."""
+    """Parse all lines at once; None if a line must be parsed by `_read_strictly`."""
     if not _are_plain(lines, raw):
         return None
     try:

@@ -53,9 +53,10 @@ def _timed(path: str, requests: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
 def _of_chunks(
     spark: SparkSession, file: RequestFile, make: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: str
 ) -> DataFrame:
-    """The rows that `make` makes of the requests of each chunk, a task a chunk.
+    """The rows that `make` makes from the requests of each chunk; a task reads a chunk.
 
-    A Python data source would be planned by two new processes that import everything again, and could not leave columns out.
+    This is not a Python data source: Spark would plan it in two new processes that import everything again, and could not leave out
+    columns.
     """
     path, chunks = file.path, file.chunks
 
