@@ -24,7 +24,7 @@ from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import LAKE_VERSION, TABLES_VERSION
 from store_format.errors import UnusableInputError, shown
 
-# deltalake takes # and ? for the end of a path, and other letters are percent-encoded by some libraries only
+# deltalake takes # and ? for the end of a path, and only some libraries percent-encode other letters
 _NOT_ON_S3 = re.compile(r"[^A-Za-z0-9._~/=-]")
 
 _TABLE_NAME = re.compile(r"[A-Za-z0-9_]+")
@@ -46,7 +46,7 @@ class LakeVersion:
     tables: Mapping[str, int] = field(default_factory=dict)
 
     def differs_in(self, other: LakeVersion, tables: Iterable[str]) -> bool:
-        """Whether another version of the lake has another Delta version of one of some tables."""
+        """Whether the version `other` of the lake has another Delta version of any of `tables`."""
         return any(other.tables.get(name) != self.tables.get(name) for name in tables)
 
 
@@ -58,7 +58,7 @@ def require_tables_version(root: str, found: int) -> None:
         found: version of its tables.
 
     Raises:
-        LakeError: they are of another version.
+        LakeError: the tables are of another version.
     """
     if found > TABLES_VERSION:
         hint = "a newer pullsim wrote them: use that release or a newer one"
@@ -70,7 +70,7 @@ def require_tables_version(root: str, found: int) -> None:
 
 
 def newest_version(root: str, by: int) -> LakeVersion | None:
-    """The last committed version of a lake; None where only Spark reads the table lake_version.
+    """The last committed version of a lake; None if only Spark can read the table lake_version.
 
     Args:
         root: path of the lake.
@@ -89,9 +89,10 @@ def newest_version(root: str, by: int) -> LakeVersion | None:
 
 @contextmanager
 def named_in_errors(path: str, version: int | None = None) -> Iterator[None]:
-    """Turn errors of the block, which reads a version of the Delta table `path`, or lists all of its files, into a LakeError that names it.
+    """Turn errors of the block into a LakeError that names the Delta table `path`.
 
-    A damaged or foreign table has any types and any bytes, so errors of Python count too. Errors that say what to do stay as they are.
+    The block reads `version` of the table; if `version` is None, it lists all files of the table. A damaged or foreign table may have any
+    types and any bytes, so errors of Python count too. An UnusableInputError stays as it is, because it says what to do.
     """
     try:
         yield
@@ -104,10 +105,10 @@ def named_in_errors(path: str, version: int | None = None) -> Iterator[None]:
 
 
 def version_of(root: str, rows: pa.Table) -> LakeVersion:
-    """The version of a lake by its row of lake_version; the empty lake where there is no row.
+    """The version of a lake from its row of lake_version; the empty lake if there is no row.
 
     Raises:
-        LakeError: its tables are of another version, or the row is damaged.
+        LakeError: the lake's tables are of another version than TABLES_VERSION, or the row is damaged.
     """
     row = next(iter(rows.to_pylist()), None)
     if row is None:
@@ -120,9 +121,9 @@ def version_of(root: str, rows: pa.Table) -> LakeVersion:
 
 
 def table_versions(root: str, tables: Sequence[tuple[str, int | None]] | None) -> dict[str, int]:
-    """The Delta version of each table, by the value of the column `tables` of lake_version.
+    """The Delta version of each table, from the value of the column `tables` of lake_version.
 
-    A name becomes a folder of the lake, so only names that lead nowhere else are taken.
+    A name becomes a folder of the lake, so a name that could lead to another folder is refused.
 
     Raises:
         LakeError: the value is damaged.
@@ -146,7 +147,7 @@ def lake_root(path: str) -> str:
     """The absolute path of a lake's folder, without a slash at its end.
 
     Raises:
-        LakeError: it is on S3, and has letters or segments that the libraries that open S3 read differently.
+        LakeError: the path is on S3, and has letters or segments that the libraries for S3 read differently.
     """
     root = absolute_path(path).rstrip("/")
     if is_s3(root) and not {"", ".", ".."}.isdisjoint(root.partition("://")[2].split("/")):
@@ -178,7 +179,7 @@ def no_lake(root: str) -> LakeError:
 
 
 def chosen_broker(root: str, name: str | None, names: Sequence[str]) -> str:
-    """The broker `name` (option --broker); the lake's only broker where `name` is None.
+    """The broker `name` (option --broker); the lake's only broker if `name` is None.
 
     Args:
         root: path of the lake.

@@ -26,7 +26,7 @@ from pipeline.tasks.work import SparkWork, Tasks, Work
 from store_format.errors import StoreError, UnusableInputError
 
 Batches = Iterator[pa.RecordBatch]
-# most files of a task: it writes to nearby places of the output, and each page is costly when a task first touches it
+# most files of a task: a task writes to nearby places of the output, because the first touch of each page costs it time
 _FILES_A_TASK = 64
 FOOTERS_AT_ONCE = 8
 # files whose first values are in the same stretch of this length count as neighbours, in any order
@@ -57,7 +57,7 @@ def rows_for_tasks(
 
 
 def plain_files(broker: OpenedBroker, table: Table) -> list[str] | None:
-    """Paths of the Parquet files that have the broker's rows of a table, and perhaps others; None where only Spark can read the table."""
+    """Paths of a table's Parquet files that may have rows of the broker, among others; None if only Spark can read the table."""
     lake = broker.lake
     if table.name not in lake.at.tables:
         return []
@@ -66,7 +66,7 @@ def plain_files(broker: OpenedBroker, table: Table) -> list[str] | None:
 
 
 def plain_table(lake: Lake, table: Table) -> DeltaTable | None:
-    """A written table whose files any process opens with `parquet_file`; None where only Spark can read the table.
+    """A written table whose files any process can open with `parquet_file`; None if only Spark can read the table.
 
     Raises:
         LakeError: the table's log is damaged.
@@ -78,7 +78,7 @@ def plain_table(lake: Lake, table: Table) -> DeltaTable | None:
 def parquet_file(path: str) -> Iterator[pa.NativeFile]:
     """The Parquet file at a path or URI, opened for reading; errors of the block are those of `named_in_errors`.
 
-    On S3, the opening asks for the file's length. So a file whose footer is read first is opened once.
+    On S3, opening a file asks for its length. So a caller that reads the footer first opens the file only once.
     """
     with named_in_errors(path):
         filesystem, inside = filesystem_of(path)
@@ -169,6 +169,6 @@ def _of_broker(batch: pa.RecordBatch, broker: str) -> pa.RecordBatch:
 
 
 def _rows_a_batch(file: pq.FileMetaData) -> int:
-    """Rows of a batch, so few that a batch of the file's largest records stays within _BYTES_A_BATCH."""
+    """The number of rows of a batch: few enough for _BYTES_A_BATCH if all are the file's largest records, but at least _LEAST_ROWS."""
     largest = max((one.max for one in _statistics(file, "storeSize")), default=_BYTES_A_BATCH)
     return max(min(_ROWS_A_BATCH, _BYTES_A_BATCH // max(largest, 1)), _LEAST_ROWS)

@@ -1,7 +1,7 @@
 """Lets one driver at a time write to a lake on S3: an object in the lake's folder names the process that writes.
 
-Spark's commits to a Delta log on S3 are a look and a PUT, so two drivers that commit the same version at once lose rows without an error.
-The object is created by a PUT that fails where it exists (If-None-Match), and changed by a PUT that fails where another process has changed
+Spark commits to a Delta log on S3 by a look and a PUT, so two drivers that commit the same version at once lose rows without an error.
+The object is created by a PUT that fails if it exists (If-None-Match), and changed by a PUT that fails if another process has changed
 it (If-Match). Its process renews it every RENEW_SECONDS, and at its end writes that the lake is released. A DELETE has no condition, so the
 object stays. A process that waits for the lake and sees no change for DEAD_SECONDS takes the other one for dead, and takes the object over.
 """
@@ -45,7 +45,7 @@ class _Object:
         root: path of the lake.
         store: the bucket, an object store of obstore.
         key: name of the object in the bucket.
-        named: what the object says of its process.
+        named: description of this process, which the object has.
         token: random text in the object, by which this process knows its own writes.
         tag: the object's ETag; None before it is taken, and once it is lost.
         runs: number of runs of this process that write to the lake.
@@ -62,7 +62,7 @@ class _Object:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def take(self) -> None:
-        """Create the object, or take over a released one or that of a dead process."""
+        """Create the object, or take over a released object or the object of a dead process."""
         started = since = time.monotonic()
         seen: str | None = None
         while True:
@@ -93,7 +93,7 @@ class _Object:
         return json.dumps(self.named | {"token": self.token}).encode()
 
     def put(self, content: bytes, mode: Any) -> str | None:
-        """Write the object under a condition; gives its ETag, or None where the condition does not hold."""
+        """Write the object under a condition; return its ETag, or None if the condition does not hold."""
         try:
             tag: str | None = obstore.put(self.store, self.key, content, mode=mode)["e_tag"]
         except (AlreadyExistsError, PreconditionError):
@@ -115,7 +115,7 @@ class _Object:
                 raise self.refused(f"refuses a PUT with {condition}", f"that it takes one; {lost}")
 
     def found(self) -> tuple[str | None, dict[str, Any]]:
-        """The object's ETag and what it says; no ETag where there is no object."""
+        """The object's ETag and its JSON; no ETag if there is no object."""
         try:
             got = obstore.get(self.store, self.key)
             tag = got.meta["e_tag"]
@@ -142,7 +142,7 @@ class _Object:
                 self.renew()
 
     def renew(self) -> None:
-        """Change the object, whose ETag is then another one; sees whether another process has taken it over."""
+        """Write the object again, which changes its ETag; find out whether another process has taken the object over."""
         if self.tag is None or self.ended.is_set():
             return
         self.named["renewed"] = self.named.get("renewed", 0) + 1
@@ -159,7 +159,7 @@ class _Object:
             if self.ended.is_set():
                 return
             self.ended.set()
-            with suppress(LakeError):  # it is taken for dead then
+            with suppress(LakeError):  # other processes then take this one for dead
                 if (tag := self.own_tag()) is not None:
                     self.put(json.dumps(_RELEASED).encode(), {"e_tag": tag})
             self.tag = None
@@ -177,7 +177,7 @@ def _told(found: dict[str, Any]) -> str:
 # by the path of the lake; a lock is held while a run of this process waits for the lake
 _held: dict[str, _Object] = {}
 _taking: dict[str, threading.Lock] = {}
-# lakes whose bucket refuses a PUT where the condition does not hold
+# lakes whose bucket refuses a PUT if the condition does not hold
 _checked: set[str] = set()
 
 

@@ -1,11 +1,11 @@
 """Make later starts of the driver's JVM faster: remember the paths of Delta's jars, and keep an archive of the loaded classes.
 
 Without them, each start resolves the jars' versions, and reads and verifies about twenty thousand classes, which takes half of its time.
-Both files are in the Python environment, and are removed with it. Where it is not writable, every start is as slow as the first.
+Both files are in the Python environment, and are removed with it. If it is not writable, every start is as slow as the first.
 
-Surprises: an archive belongs to one JVM and one class path. The JVM ignores an archive of another, and says so on its standard output. But
-a damaged archive, or an option that cannot be combined with archives, keeps the JVM from starting. So a start with an archive that fails
-must be repeated without it.
+Surprises: an archive belongs to one JVM and one class path. A JVM ignores the archive of another JVM or class path, and says so on its
+standard output. But a damaged archive, or an option that cannot be combined with archives, keeps the JVM from starting. So if a start with
+an archive fails, the start must be repeated without the archive.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def known_jars(packages: str) -> list[str]:
 def keep_jars(packages: str, jars: str) -> None:
     """Keep the paths of the jars that Spark found for packages.
 
-    Nothing is kept where the jar of a package is missing: the JVM of this process was started for other packages, and has their jars only.
+    If the jar of a package is missing, nothing is kept: the JVM of this process was started for other packages, and has only their jars.
 
     Args:
         packages: the setting spark.jars.packages.
@@ -86,9 +86,9 @@ def _artifact(path: str) -> str:
 
 
 def archive_option(*, leave: bool) -> str:
-    """The JVM option that uses the class archive; without an archive, if `leave`, the option that writes an archive at exit.
+    """The JVM option that uses the class archive; if there is no archive and `leave` is true, the option that writes one at exit.
 
-    Empty where neither is possible.
+    Empty if neither is possible.
     """
     archive = _archive()
     if archive is None:
@@ -107,7 +107,7 @@ def forget_archive() -> None:
 
 
 def _archive() -> Path | None:
-    """Path of the class archive for this Java and these jars; None where Java is not found, or has no archive of its own classes."""
+    """Path of the class archive for this Java and these jars; None if Java is not found, or has no archive of its own classes."""
     home = _java_home()
     if home is None or not any((home / "lib").glob("*/classes.jsa")):
         return None
@@ -139,13 +139,13 @@ def _is_whole(archive: Path) -> bool:
 
 
 def java_fault() -> str | None:
-    """What is wrong with the Java that Spark would start: it is missing or too old; None where nothing is known to be wrong."""
+    """What is wrong with the Java that Spark would start: it is missing or too old; None if nothing is known to be wrong."""
     given, home = os.environ.get("JAVA_HOME"), _java_home()
     if given and not os.access(f"{given}/bin/java", os.X_OK):
         return f"none in JAVA_HOME={given}"
     if home is None:
         return "none"
-    with contextlib.suppress(OSError, UnicodeDecodeError):  # a script may stand in the place of a Java
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # java may be a script without a release file
         found = _JAVA_VERSION.search((home / "release").read_text())
         # before Java 9 the version began with 1.
         if found and int(found[1]) < JAVA_LEAST:

@@ -86,7 +86,7 @@ def init_file() -> Path:
 
 
 def _table(table: Table) -> str:
-    """The statements that define a view of a table at its committed version, or an empty view where it was never written."""
+    """The statements that define a view of a table at its committed version, or an empty view if the table was never written."""
     create = f"CREATE OR REPLACE TEMPORARY VIEW {table.name} AS SELECT"
     read = f"{create} * FROM delta.`{_LAKE}/{table.name}` VERSION AS OF "
     none = f"{create} {', '.join(f'CAST(NULL AS {column.type}) AS {column.name}' for column in table.columns)} WHERE false"

@@ -120,17 +120,17 @@ class Lake:
         self._newest = (by, version)
 
     def require(self) -> Lake:
-        """This lake.
+        """Return this lake.
 
         Raises:
-            LakeError: nothing was ever committed to it.
+            LakeError: nothing was ever committed to the lake.
         """
         if self.at.version == 0:
             raise no_lake(self.root)
         return self
 
     def table(self, table: Table) -> DataFrame:
-        """The rows of a table at this version of the lake; no rows where it was never written."""
+        """The rows of a table at this version of the lake; no rows if the table was never written."""
         version = self.at.tables.get(table.name)
         self.read.add(table.name)
         if version is None:
@@ -139,7 +139,7 @@ class Lake:
         return self.remembered(table.name, [table], lambda: read.load(self.path(table.name)))
 
     def rows(self, table: Table) -> pa.Table:
-        """All rows of a small table at this version of the lake, read by the driver, once for a version of the table."""
+        """All rows of a small table at this version of the lake; the driver reads them once for each version of the table."""
         version = self.at.tables.get(table.name)
         self.read.add(table.name)
         if version is None:
@@ -147,10 +147,10 @@ class Lake:
         return self.remembered(f"rows of {table.name}", [table], lambda: self._rows_at(table, version))
 
     def rows_with(self, table: Table, wanted: Wanted, columns: Sequence[str], any_of: Sequence[Wanted] = ()) -> pa.Table:
-        """The rows of a table of any size that have wanted values, read by the driver; as `table_rows.rows_with`.
+        """The rows with wanted values of a table of any size, read by the driver; arguments are as for `table_rows.rows_with`.
 
         Raises:
-            NoSessionError: only Spark reads the table.
+            NoSessionError: only Spark can read the table.
             LakeError: the table's log or one of its files is damaged.
         """
         schema, path = arrow_schema(table), self.path(table.name)
@@ -164,10 +164,10 @@ class Lake:
             return rows_with(found, path, schema, columns, wanted, any_of)
 
     def count(self, table: Table) -> int:
-        """The number of rows of a table by its log.
+        """The number of rows of a table, from the table's log.
 
         Raises:
-            NoSessionError: only Spark reads the table.
+            NoSessionError: only Spark can read the table.
             LakeError: the table's log is damaged.
         """
         if table.name not in self.at.tables:
@@ -181,7 +181,7 @@ class Lake:
         return NoSessionError(f"only Spark reads the table {table.name} of {self.root}")
 
     def opened(self, table: Table) -> DeltaTable | None:
-        """A written table at this version of the lake, to read its log; None where only Spark reads the table.
+        """A written table at this version of the lake, to read its log; None if only Spark can read the table.
 
         Raises:
             LakeError: the table's log is damaged.
@@ -230,12 +230,12 @@ class Lake:
         return set() if detail is None else set(detail["tableFeatures"])
 
     def version_rows(self) -> pa.Table:
-        """All rows of lake_version, also those after this version, read by the driver."""
+        """All rows of lake_version, also of versions after this one, read by the driver."""
         newest = delta_version(self.path(LAKE_VERSION.name))
         return arrow_schema(LAKE_VERSION).empty_table() if newest is None else self._rows_at(LAKE_VERSION, newest)
 
     def versions(self) -> DataFrame:
-        """All rows of lake_version, also those after this version."""
+        """All rows of lake_version, also of versions after this one."""
         none = self.spark.createDataFrame([], LAKE_VERSION.schema)
         if delta_version(self.path(LAKE_VERSION.name)) is None:
             return none
@@ -251,7 +251,7 @@ class Lake:
         return sorted(names)
 
     def broker(self, name: str | None, *others: Table) -> str:
-        """The broker `name` (option --broker); the lake's only broker where `name` is None.
+        """The broker `name` (option --broker); the lake's only broker if `name` is None.
 
         Args:
             name: name of a broker, or None.
@@ -268,7 +268,7 @@ class Lake:
 
 
 def changes(lake: Lake, stop: threading.Event) -> Iterator[LakeVersion]:
-    """Each new version of the lake until `stop` is set; `lake.at` is set to the version first."""
+    """Yield each new version of the lake until `stop` is set; `lake.at` is then that version."""
     while not stop.wait(_LOOK_SECONDS):
         newest = lake.newest()
         if newest != lake.at:

@@ -1,4 +1,4 @@
-"""The errors about lakes. The command line loads this module each time, so it takes no library."""
+"""The errors about lakes. The command line loads this module each time, so the module imports no library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class LakeError(UnusableInputError, ValueError):
 
 
 class UnknownNameError(LakeError):
-    """The lake does not know the broker, group or topic that was asked for."""
+    """The lake has no broker, group or topic of the given name."""
 
 
 class LakeConflictError(LakeError):
@@ -28,7 +28,7 @@ def require_among(root: str, name: str, names: Sequence[str]) -> None:
         names: sorted names of the lake's brokers.
 
     Raises:
-        UnknownNameError: it has no such broker.
+        UnknownNameError: the lake has no such broker.
     """
     if name not in names:
         raise UnknownNameError(f"{root}: expected broker {name!r}, found {', '.join(map(repr, names)) or 'none'}")

@@ -91,13 +91,13 @@ _WRITES_TRIED = 5
 _COMMITS_TRIED = 100
 # number of commits after which small files of a table are compacted
 COMPACTED_EVERY = 50
-# functions that release what the runs of a call took
+# functions that release the lakes on S3 that the runs of a call took
 _TAKEN: ContextVar[list[Callable[[], object]] | None] = ContextVar("_TAKEN", default=None)
 
 
 @contextmanager
 def releasing_lakes() -> Iterator[None]:
-    """Release, at the end of the block, the lakes on S3 that its runs still have: the traceback of an error keeps their writers alive."""
+    """At the end of the block, release the lakes on S3 that its runs still hold: the traceback of an error keeps their writers alive."""
     taken: list[Callable[[], object]] = []
     token = _TAKEN.set(taken)
     try:
@@ -111,12 +111,12 @@ def releasing_lakes() -> Iterator[None]:
 class LakeWriter:
     """One run that writes to a lake: it undoes the writes of dead runs, writes tables, and commits them together.
 
-    All methods but `prepare` raise LakeConflictError where another run is writing to the same tables; nothing of this run is visible then.
-    On S3, no run of another process writes to the lake from the making of a LakeWriter to its commit or its end.
+    Methods that write raise LakeConflictError if another run is writing to the same tables; nothing of this run is visible then.
+    On S3, no run of another process writes to the lake between the creation of a LakeWriter and its commit or its end.
     """
 
     def __init__(self, lake: Lake, *, run_id: str, what: str, broker: str, only_looks: bool = False) -> None:
-        """With `only_looks`, the run only asks who can write which tables; it waits for no other process then."""
+        """With `only_looks`, the run only finds out which tables the driver can write; it then waits for no other process."""
         self.lake = lake
         self.run_id, self.what, self.broker = run_id, what, broker
         self._versions: dict[str, int] = {}
@@ -141,10 +141,10 @@ class LakeWriter:
         return self.lake.spark
 
     def _look_again(self) -> None:
-        """Read the newest version of the lake, as another run may have committed while this one waited.
+        """Read the newest version of the lake, because another run may have committed while this run waited.
 
         Raises:
-            LakeConflictError: it committed to a table that this run has read.
+            LakeConflictError: another run committed to a table that this run has read.
         """
         lake = self.lake
         try:
@@ -193,7 +193,7 @@ class LakeWriter:
             self._looking.start()
 
     def replacing_writer(self, table: Table, placement: Placement) -> FileWriter | None:
-        """A writer with which tasks write the files for `replace_broker`; None where only Spark can write the table."""
+        """A writer with which tasks write the files for `replace_broker`; None if only Spark can write the table."""
         with self._raising_conflicts():
             if self._keeps_others(table) or not self._creates_here(table, placement):
                 return None
@@ -203,12 +203,12 @@ class LakeWriter:
         """Replace all rows of the broker in a table by `rows`.
 
         Args:
-            table: the table; it is created where it was never committed.
+            table: the table; it is created if it was never committed.
             rows: rows with the table's columns, in any order; or rows of FILES_DDL for the files that a `replacing_writer` wrote.
             placement: of the files of a table by queue; the layout of a table with other brokers' rows is not changed.
 
-        Where another run writes to the table meanwhile, this run writes it again: the commit of the lake decides which of them is whole.
-        Else two runs that begin at once refuse each other, again and again.
+        If another run writes to the table at the same time, this run writes the table again: the commit of the lake decides which run
+        succeeds. Otherwise two runs that begin at the same time would refuse each other again and again.
         """
         for left in reversed(range(_WRITES_TRIED)):
             try:
@@ -262,7 +262,7 @@ class LakeWriter:
         self._remember_version(table)
 
     def file_writer(self, table: Table) -> FileWriter | None:
-        """A writer with which tasks write rows of a prepared table to files for `append_files`; None where only Spark can write it."""
+        """A writer with which tasks write rows of a prepared table to files for `append_files`; None if only Spark can write the table."""
         return _file_writer(table, self.lake.path(table.name)) if self._commits_here(table) else None
 
     def append_files(self, table: Table, files: Sequence[Mapping[str, Any]]) -> None:
@@ -299,7 +299,7 @@ class LakeWriter:
         """Replace the broker's rows with the sourceDigest `digest` by `rows`; create the table if needed.
 
         Raises:
-            NoSessionError: there is no session, and the table may have such rows, or only Spark writes it.
+            NoSessionError: there is no session, and the table may have rows with the digest, or only Spark can write the table.
         """
         if not isinstance(rows, DriverWork):
             self.replace_rows(table, rows.frame, {"sourceDigest": digest})
@@ -339,7 +339,7 @@ class LakeWriter:
         self._remember_version(table)
 
     def delete_rows(self, table: Table, where: str) -> None:
-        """Delete the rows of the broker in a prepared table, which is small, for which the SQL condition `where` is true."""
+        """Delete the broker's rows for which the SQL condition `where` is true from a small, prepared table."""
         path = self.lake.path(table.name)
         with self._writing():
             if self._commits_here(table) and not self.lake.has_session:
@@ -420,7 +420,7 @@ class LakeWriter:
                 self.spark.sql(f"OPTIMIZE {delta(self.lake.path(LAKE_VERSION.name))}")
 
     def _committed(self, row: dict[str, Any]) -> int | None:
-        """Append a row to lake_version; gives its Delta version, or None where another run has committed this version of the lake."""
+        """Append a row to lake_version; return its Delta version, or None if another run has committed this version of the lake."""
         path, rows = self.lake.path(LAKE_VERSION.name), pa.Table.from_pylist([row], arrow_schema(LAKE_VERSION))
         before = delta_version(path)
         if before is None:
@@ -477,7 +477,7 @@ class LakeWriter:
             if not isinstance(rows, list) and (table.by_queue or not self._creates_here(table, placement)):
                 rows = self._frame(rows)
                 named = properties_of(table, placement, {RUN_PROPERTY: self.run_id})
-                # only if needed: to replace a table, Delta lists its files, which doubles the time
+                # replace only if needed: to replace a table, Delta lists its files, which doubles the time
                 with self._view(table, rows) as view:
                     self._require_alone()
                     self.spark.sql(create_as(table, path, placement, named, view, replace=not is_empty(path)))

@@ -1,4 +1,4 @@
-"""The last row of a broker in a large table, without a query of Spark where the files of the table's version alone have its rows."""
+"""The last row of a broker in a large table, read without Spark if the table's files alone have its rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.schema.table import Table
 
 
 def last_row(broker: OpenedBroker, table: Table, columns: tuple[str, ...]) -> tuple[Any, ...] | None:
-    """The values of some columns in the broker's row that is greatest in the first of them; None where the broker has no row.
+    """The values of `columns` in the broker's row with the greatest value of the first column; None if the broker has no row.
 
     Args:
         broker: the broker.
@@ -33,7 +33,7 @@ def last_row(broker: OpenedBroker, table: Table, columns: tuple[str, ...]) -> tu
         asked = broker.table(table).agg(F.max(F.struct(*columns)).alias("last")).first()
         return asked and asked["last"] and tuple(asked["last"])
     greatest = greatest_in_files(opened, columns[0])
-    # files without statistics first: no other file tells what they hold
+    # files without statistics come first: each of them has to be read
     paths = sorted(files_with(opened, "brokerName", broker.name), key=lambda path: (greatest[path] is not None, -(greatest[path] or 0)))
     found: tuple[Any, ...] | None = None
     for path in paths:

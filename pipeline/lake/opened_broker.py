@@ -30,16 +30,16 @@ class OpenedBroker:
 
     @classmethod
     def of(cls, spark: SparkSession | None, root: str, name: str | None) -> OpenedBroker:
-        """The broker `name` of the lake in the directory `root`; the only broker of the lake where `name` is None.
+        """The broker `name` of the lake in the directory `root`; the only broker of the lake if `name` is None.
 
         Raises:
-            LakeError: there is no lake, no such broker, or no name where the lake holds more than one broker.
+            LakeError: there is no lake, no such broker, or no name was given and there is not exactly one broker.
         """
         lake = Lake(spark, root).require()
         return cls(lake, lake.broker(name))
 
     def table(self, table: Table) -> DataFrame:
-        """The rows of `table` that belong to the broker, with all columns; no rows where the table was never written."""
+        """The rows of `table` that belong to the broker, with all columns; no rows if the table was never written."""
         return self.lake.table(table).where(self.is_mine)
 
     def remembered(self, what: str, tables: Sequence[Table], make: Callable[[], T]) -> T:
@@ -57,22 +57,22 @@ class OpenedBroker:
         return self.lake.rows(table).filter(mine if condition is None else mine & condition)
 
     def rows_with(self, table: Table, wanted: Wanted, columns: Sequence[str] | None = None, any_of: Sequence[Wanted] = ()) -> pa.Table:
-        """The broker's rows of a table of any size that have wanted values, read by the driver without Spark.
+        """The broker's rows with wanted values of a table of any size, read by the driver without Spark.
 
         Args:
             table: the table.
-            wanted: the values of each column that counts; other rows are not read.
+            wanted: as for `table_rows.rows_with`.
             columns: the columns of the result; None for all.
-            any_of: as `table_rows.rows_with`.
+            any_of: as for `table_rows.rows_with`.
 
         Raises:
-            NoSessionError: only Spark reads the table.
+            NoSessionError: only Spark can read the table.
             LakeError: the table's log or one of its files is damaged.
         """
         return self.lake.rows_with(table, {"brokerName": [self.name], **wanted}, columns or table.names, any_of)
 
     def row(self) -> dict[str, Any] | None:
-        """The broker's row of `broker`; None where no store was imported under the name."""
+        """The broker's row of `broker`; None if no store was imported under the name."""
         return next(iter(self.rows(BROKER).to_pylist()), None)
 
     def properties(self) -> dict[str, str]:

@@ -20,12 +20,12 @@ from store_format.errors import UnusableInputError, shown
 
 _QUERIES: Final = frozenset({"SELECT", "WITH", "VALUES", "FROM", "("})
 _NAMING: Final = frozenset({"DESCRIBE", "DESC"})
-# in the rest of SHOW and DESCRIBE: a name of several parts, brackets, another statement, a comment
+# refused after SHOW and DESCRIBE: a name of several parts, brackets, another statement, a comment
 _NO_NAME: Final = re.compile(r"[.();]|--|/\*")
 _EXPLAINED: Final = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
-# they take a path in the place of a name
+# words after DESCRIBE that take a path in place of a name
 _OF_PATHS: Final = frozenset({"DETAIL", "HISTORY"})
-# functions that run code of Java or read a file, as of a schema; found in every form: quoted, qualified, with a comment before the bracket
+# functions that run code of Java or read a file (a schema); found in every form: quoted, qualified, with a comment before the bracket
 _UNSAFE: Final = (
     *("java_method", "reflect", "try_reflect", "table_changes", "table_changes_by_path"),
     *("from_protobuf", "to_protobuf", "from_xml", "schema_of_xml", "from_avro", "to_avro", "schema_of_avro"),
@@ -37,14 +37,14 @@ _IDENTIFIER: Final = re.compile(rf"\bidentifier{_GAP}\(", re.IGNORECASE | re.DOT
 _CALL_OF_CALL: Final = re.compile(rf"\){_GAP}\(", re.DOTALL)
 # SELECT TRANSFORM(...) USING 'command', MAP and REDUCE
 _SCRIPT: Final = re.compile(rf"\busing{_GAP}['\"]", re.IGNORECASE | re.DOTALL)
-# what sqlglot and Spark may take for the end of a comment or of a text at different places
+# texts in which sqlglot and Spark may find the end of a comment or of a literal at different places
 _READ_DIFFERENTLY: Final = {
     r"/\*(?:(?!\*/).)*/\*": "a comment in a comment",
     r"\r(?!\n)": "a carriage return that ends no line",
     r"\$\w*\$": "a text between dollar signs",
     r"\\\n": "a backslash at the end of a line",
 }
-# functions in the place of a table that take texts and read no file
+# functions in place of a table that take texts and read no file
 _ROW_FUNCTIONS: Final = frozenset(
     {
         *("identifier", "range", "stack", "inline", "inline_outer", "explode", "explode_outer", "posexplode", "posexplode_outer"),
@@ -56,7 +56,7 @@ _READING: Final = (exp.Query, exp.Values)
 
 
 class NotReadOnlyError(UnusableInputError, ValueError):
-    """An SQL text that does more than to read the lake, or that cannot be checked."""
+    """An SQL text does more than read the lake, or cannot be checked."""
 
     def __init__(self, found: str) -> None:
         super().__init__(found)
@@ -74,7 +74,7 @@ def check_read_only(text: str, functions: Collection[str] = ()) -> None:
         functions: names of the lake's own functions that return rows.
 
     Raises:
-        NotReadOnlyError: it is more than one statement, another one than a query, SHOW, DESCRIBE or EXPLAIN, reads files or runs code.
+        NotReadOnlyError: the text has several statements, or one that is no query, SHOW, DESCRIBE or EXPLAIN; it reads files or runs code.
     """
     if unsafe := _UNSAFE_CALL.search(text):
         raise NotReadOnlyError(f"the function {unsafe[1].lower()}")
@@ -107,7 +107,7 @@ def _check(text: str, functions: frozenset[str]) -> None:
 
 
 def _first_word(text: str) -> tuple[str, str]:
-    """The first word of a text in capitals, or its first bracket, and the rest; no word where a comment comes first."""
+    """The first word of a text in capitals, or its first bracket, and the rest; no word if a comment comes first."""
     found = re.match(r"\s*(\w+|\()", text)
     return (found[1].upper(), text[found.end() :]) if found else ("", text)
 

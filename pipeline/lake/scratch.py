@@ -1,4 +1,4 @@
-"""A private folder for each run's temporary files of Spark, as of shuffles.
+"""A private folder for each run's temporary files of Spark, such as those of shuffles.
 
 Spark makes its temporary folders readable by all users, and a killed run leaves them. Here, each run has a folder inside a folder that only
 its user can enter. A run locks its folder until it ends; the next run removes folders that are not locked.
@@ -36,7 +36,7 @@ def scratch_folder() -> str:
 
 
 def _root() -> Path:
-    """The folder of this user's runs; a new folder where another user owns or can enter the usual one."""
+    """The folder of this user's runs; a new folder if another user owns or can enter the usual one."""
     root = Path(tempfile.gettempdir()) / f"pullsim-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
         root.mkdir(mode=0o700)
@@ -47,7 +47,7 @@ def _root() -> Path:
 
 
 def _remove_if_dead(folder: Path) -> None:
-    """Remove the folder of a run that has ended; a folder whose run has just begun has no lock yet, and stays."""
+    """Remove the folder of a run that has ended; the folder of a run that has just begun has no lock yet, and stays."""
     if folder.suffix == _UNLOCKED:
         return
     with contextlib.suppress(OSError):

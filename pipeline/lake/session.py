@@ -56,8 +56,8 @@ S3_JARS = ",".join(
 )
 _EXCLUDED_JARS = {"spark.jars.excludes": "software.amazon.awssdk:bundle"}
 
-# for short sessions: they end before the JVM's second compiler pays off, so it is switched off; the first one needs a larger code cache
-# than the default of 48 MB
+# for short sessions: they end before the JVM's second compiler pays off, so it is switched off; the first compiler needs a larger code
+# cache than the default of 48 MB
 SHORT_JOBS = {_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"}
 # for sessions of minutes: the second compiler only compiles the code that runs most; compiling the rest would cost more than it saves
 LONG_JOBS = {
@@ -74,7 +74,7 @@ _PROCESSES = {"linux": "-Djdk.lang.Process.launchMechanism=VFORK"}
 # without these, Arrow's Java checks the bounds at each read of a value, which takes a tenth of the time in which answers are read
 _ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 
-# a concurrent garbage collector takes a tenth of the time where there are few cores
+# on few cores, a concurrent garbage collector takes a tenth of the time
 _COLLECTOR = "-XX:+UseParallelGC"
 # a JVM with options for two collectors does not start
 _ANY_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
@@ -92,10 +92,10 @@ _LOCAL_ONLY = {
 }
 
 
-# the Python that runs tasks, where it is not the one that their function was made with
+# setting for the Python that runs tasks, if another Python made their function
 _TASKS_PYTHON = "spark.sql.execution.pyspark.python"
 
-# what Ivy says of each package that it did not find
+# Ivy's message about each package that it did not find
 _NOT_FOUND = re.compile(r"unresolved dependency: (\S+): not found")
 _JAVA_PACKAGE = f"apt-get install openjdk-{JAVA_LEAST}-jre-headless"
 
@@ -143,12 +143,12 @@ def build_session(
     """Start a session with Delta and the SQL functions of `udfs`; under spark-submit, return the session that it prepared.
 
     Args:
-        master: Spark master; None for local[*] or that of spark-submit.
+        master: Spark master; None for local[*] or the master of spark-submit.
         conf: settings that win over all others.
         verbose: whether Spark's own output goes to stderr.
         app_name: name of the application.
         leave_classes: whether the JVM writes a class archive at its end, if there is none; later JVMs start faster with it.
-        functions: whether to define the SQL functions now, which takes a second; `create_views` defines them where a query needs them.
+        functions: whether to define the SQL functions now, which takes a second; `create_views` defines them when a query needs them.
         s3: whether the session opens paths on S3.
 
     Raises:
@@ -218,7 +218,7 @@ def _jars(conf: Mapping[str, str], packages: str, known: Sequence[str]) -> dict[
 def _open_s3(session: SparkSession) -> None:
     """Give a session and its tasks the settings of S3, credentials among them.
 
-    They are no settings of Spark, which a Java process has on its command line, but of the session, and variables of Python's workers.
+    They become settings of the session and variables of Python's workers. Settings of Spark stand on the command line of a Java process.
     """
     access = s3_access()
     for name, value in (access.hadoop_settings() | access.hadoop_credentials()).items():
@@ -228,7 +228,7 @@ def _open_s3(session: SparkSession) -> None:
 
 
 def _set(session: SparkSession, secrets: Mapping[str, str]) -> None:
-    """Give a session Hadoop's settings that are secrets; as settings of Spark they would be on a command line, as those of `_open_s3`."""
+    """Give a session Hadoop's secret settings; as settings of Spark they would stand on a command line, as `_open_s3` explains."""
     for name, value in secrets.items():
         session.conf.set(name, value)
 
@@ -254,7 +254,7 @@ def _with_functions(session: SparkSession) -> SparkSession:
 def java_options(given: str) -> str:
     """Options of the driver's JVM: those of this module, then `given`.
 
-    The option for the garbage collector is left out where `given` or the environment names a collector.
+    The option for the garbage collector is left out if `given` or the environment names a collector.
     """
     options_given = (given, *(os.environ.get(name, "") for name in OPTIONS_OF_JAVA))
     collector = "" if any(map(_ANY_COLLECTOR.search, options_given)) else _COLLECTOR
@@ -265,7 +265,7 @@ def java_options(given: str) -> str:
 def _interrupts_wait() -> Iterator[None]:
     """Let Ctrl-C take effect only at the end of the block, which starts a JVM.
 
-    Surprise: PySpark that is interrupted here deletes the folder in which the JVM leaves its port. The JVM then runs on without a driver.
+    Surprise: if PySpark is interrupted here, it deletes the folder in which the JVM leaves its port. The JVM then runs on without a driver.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -297,7 +297,7 @@ def temporary_settings(session: SparkSession, settings: Mapping[str, str]) -> It
 
 
 def start_workers(session: SparkSession) -> None:
-    """Start Spark's Python worker process in the background, as its imports take a second; returns at once."""
+    """Start Spark's Python worker process in the background, because its imports take a second; returns at once."""
     if is_one_process(session):
         threading.Thread(target=_run_worker, args=(session,), daemon=True).start()
 
@@ -323,7 +323,7 @@ def tasks_at_once(session: SparkSession) -> int:
 
 
 def tasks_running(session: SparkSession) -> Look:
-    """What looks at the stages that run in a session, and at their tasks; it asks the JVM only when it is called."""
+    """Return a function that gives the running stages of a session with their tasks; it asks the JVM only when it is called."""
 
     def look() -> Iterator[Running]:
         tracker = session.sparkContext.statusTracker()

@@ -1,8 +1,9 @@
-"""Deletes the files that no version of a lake needs any more: of a lake to which a stream or a follower writes for days, most of them.
+"""Delete the files that no version of a lake needs any more; after days of writes by a stream or a follower, these are most files.
 
-Rule: a table keeps the files of the version that the lake had some hours ago, of its newest version, and those that were removed since.
-Surprise: VACUUM of Delta would break a lake where a run died that had replaced rows: the table's newest version has lost files that the
-version of the lake, an older one, still needs.
+Rule: a table keeps the files of the version that the lake had some hours ago, the files of the lake's newest version, and the files that
+were removed since then.
+Surprise: Delta's VACUUM would break a lake after the death of a run that had replaced rows. The table's newest version has lost files that
+the lake's version, which has an older version of the table, still needs.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _NEVER_COMMITTED = "no version of the lake has it: a run that did not end left i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vacuumed:
-    """What was deleted of a table, or could be: `files` of rows, `log_files` (commits and checkpoints), and the bytes of both.
+    """The numbers of data files and of log files (commits and checkpoints) of a table that were deleted, or could be, and their bytes.
 
-    `note` says why a table is left as it is, None where it is not.
+    `note` says why the table was left as it is; None if it was not.
     """
 
     table: str
@@ -49,8 +50,8 @@ def vacuum(root: str, hours: int, *, now: dt.datetime, dry_run: bool) -> Iterato
 
     Args:
         root: path of the lake, local or on S3.
-        hours: hours for which files are kept, at most a week; a run that takes longer may miss some.
-        now: time of the clock, by which deltalake counts the hours too.
+        hours: hours for which files are kept, at most a week; a run that takes longer may miss files.
+        now: time of the clock; deltalake counts the hours by the clock, too.
         dry_run: whether to delete nothing.
 
     Raises:
@@ -71,9 +72,9 @@ def vacuum(root: str, hours: int, *, now: dt.datetime, dry_run: bool) -> Iterato
 
 
 def _versions(root: str, before: dt.datetime) -> tuple[dict[str, int], dict[str, int]]:
-    """The Delta versions of the tables at the newest version of the lake, and at the last one that was committed until `before`.
+    """The Delta versions of the tables at the newest version of the lake, and at the last version that was committed by `before`.
 
-    The second one is the lake's first version where it has none that old.
+    If the lake has no version that old, the second is its first version.
     """
     if not has_plain_path(root):
         hint = "copy it to a local folder or to S3, to a path without %, backslash and control characters"

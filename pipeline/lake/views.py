@@ -47,7 +47,7 @@ def create_views(lake: Lake, query: str | None = None) -> SparkSession:
 
 
 def asking(lake: Lake) -> AskAll:
-    """How to ask queries of the project of the lake with Spark."""
+    """Return the function that runs queries on the lake with Spark."""
 
     def ask_all(queries: Sequence[str]) -> Iterator[Sequence[Row]]:
         spark = create_views(lake, "\n".join(queries))
@@ -56,7 +56,7 @@ def asking(lake: Lake) -> AskAll:
     return ask_all
 
 
-# a table whose name the query puts together is no file either
+# so that a table whose name the query builds is no file either
 _LAKE_ONLY = {"spark.sql.runSQLOnFiles": "false"}
 
 
@@ -65,8 +65,8 @@ def ask(lake: Lake, query: str, *, allow_files: bool = False) -> DataFrame:
 
     Args:
         lake: the lake, at the version to be read.
-        query: the SQL text; `read_only_sql.check_read_only` has passed it where files are not allowed.
-        allow_files: whether a file may be named in the place of a table.
+        query: the SQL text; if files are not allowed, `read_only_sql.check_read_only` has passed it.
+        allow_files: whether a file may be named in place of a table.
 
     Raises:
         LakeError: the query names an unknown table, view or function.
@@ -79,7 +79,7 @@ def ask(lake: Lake, query: str, *, allow_files: bool = False) -> DataFrame:
             raise
         if name.rpartition(".")[2].lower() not in _known():
             raise LakeError(_unknown(lake.spark, error, name)) from error
-    try:  # with all names, as the query builds a known name from parts
+    try:  # with all names, because the query builds a known name from parts
         return _result(create_views(lake), query, settings)
     except AnalysisException as error:
         if (name := _not_found(error)) is None:
