@@ -27,7 +27,7 @@ FILE_OF = {
     t.SUBSCRIPTION_GROUP: "subscriptionGroup.json",
     t.CONSUMER_FILTER: "consumerFilter.json",
 }
-# likewise, of tables that only a broker 5.x fills
+# the files from which each table is made that only a broker 5.x fills
 FILES_OF_5 = {
     t.PULL_OFFSET: ("consumerOffset.json",),
     t.CONSUMER_ORDER_INFO: ("consumerOrderInfo.json",),
@@ -44,9 +44,9 @@ class ConfigRows:
 
 
 def config_rows(store: StoreFiles, broker: str, *, as_found: bool = False) -> ConfigRows:
-    """Read the config files as the broker does (`.bak` where the file itself cannot be used).
+    """Read the config files as the broker does (`.bak` if the file itself cannot be used).
 
-    With `as_found` a file that cannot be read gives no rows and a note, and no error.
+    With `as_found`, a file that cannot be read gives no rows and a note instead of an error.
 
     Raises:
         ConfigFileError: the broker would not start with a file, or would start with an empty table in its place.

@@ -36,7 +36,7 @@ _ENTRIES_A_BATCH = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRows:
-    """The rows of index_entry and checkpoint, notes about the files for people, and the index sizes, None where they are unknown."""
+    """The rows of index_entry and checkpoint, notes about the files for people, and the index sizes; None if they are unknown."""
 
     entries: TaskRows
     checkpoint: pa.Table

@@ -28,7 +28,7 @@ from store_format.store_paths import kind_of
 BATCH_RECORDS = 16_384
 BATCH_BYTES = 16 << 20
 RANGE_BYTES = 1 << 20
-# what the order of records depends on, and their sizes
+# the fields of records that their order and their batches depend on
 _IPV4 = np.dtype([("address", ">u4"), ("port", ">i4")])
 _PLACE = np.dtype([("storeSize", np.int32), ("queueId", np.int32), ("queueOffset", np.int64)])
 
@@ -61,10 +61,10 @@ class Stretch:
 
 
 def stretch_batches(broker: str, stretch: Stretch, content: Bytes, wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows that the log's tables have for a stretch, each batch with its table's name; the stretch is walked once.
+    """The rows of the log's tables for a stretch, each batch with its table's name; the stretch is walked once.
 
-    Rows of commit_log are in the order of topic, queueId and queueOffset. store_file_range gets the bytes that are in no row of commit_log
-    and not zero, those after the file's last record too.
+    Rows of commit_log are in the order of topic, queueId and queueOffset. store_file_range gets the bytes that are not zero and in no row
+    of commit_log, also those after the file's last record.
 
     Args:
         broker: value of brokerName.
@@ -94,7 +94,7 @@ def stretch_batches(broker: str, stretch: Stretch, content: Bytes, wanted: froze
 
 
 def _by_queue(content: Bytes, positions: Positions) -> Iterator[Positions]:
-    """Ascending positions of records in the order of topic, queueId and queueOffset, as many at a time as one batch has records."""
+    """Sort ascending positions of records by topic, queueId and queueOffset; yield the positions of one batch at a time."""
     topics: list[pa.DictionaryArray] = []
     fields: list[NDArray[np.void]] = []
     for first in range(0, len(positions), BATCH_RECORDS):  # all fields of all records would take much memory
@@ -113,7 +113,7 @@ def _by_queue(content: Bytes, positions: Positions) -> Iterator[Positions]:
 
 
 def _order(topics: NDArray[np.uint64], queue_ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order of records by topic, queueId and queueOffset. A log has the offsets of each queue in order, but for a few odd ones."""
+    """The order of records by topic, queueId and queueOffset. A log has the offsets of each queue in order, with few exceptions."""
     queues = pa.array((topics.astype(np.int64) << 32) + queue_ids).dictionary_encode()
     ranks: NDArray[np.uint64] = pc.rank(queues.dictionary).to_numpy()
     numbers = ranks[queues.indices.to_numpy()].astype(np.uint16 if len(ranks) <= np.iinfo(np.uint16).max else np.uint64)
@@ -197,7 +197,7 @@ def _text(content: Bytes, slices: rc.Slices) -> pa.Array:
 
 
 def _are_utf8(content: Bytes, slices: rc.Slices, texts: pa.Array) -> bool:
-    """Whether the slices of `texts` are valid UTF-8; that no byte is above 127 is told faster for all of them than for each."""
+    """Whether the slices of `texts` are valid UTF-8; first checks all bytes together for values above 127, which is faster."""
     data: NDArray[np.uint8] = np.frombuffer(texts.buffers()[2], np.uint8)
     return bool(data.max(initial=0) < 0x80 or rc.are_utf8(content, slices).all())
 
@@ -235,7 +235,7 @@ def _hosts(content: Bytes, hosts: rc.Slices) -> tuple[pa.Array, NDArray[np.int32
 
 
 def _message_ids(content: Bytes, hosts: rc.Slices, physic_offsets: NDArray[np.int64], decodes: NDArray[np.bool_]) -> pa.Array:
-    """The id of each message; null where the message cannot be decoded."""
+    """The id of each message; null if the message cannot be decoded."""
     offsets, text = rc.message_ids(content, hosts, physic_offsets)
     return pa.Array.from_buffers(pa.string(), len(decodes), [_validity(~decodes), pa.py_buffer(offsets), pa.py_buffer(text)])
 
@@ -250,7 +250,7 @@ def _ranges(broker: str, name: str, content: Bytes, start: int, end: int) -> Ite
 
 
 def used_ranges(broker: str, path: FilePath, content: Bytes, position: int) -> Iterator[pa.RecordBatch]:
-    """The rows of store_file_range, one a batch, for the ranges that are not zero of `content`, which begins at `position` of a file."""
+    """The rows of store_file_range for the nonzero ranges of `content`, one row a batch; `content` begins at `position` of the file."""
     for start, end in used_stretches(content, RANGE_BYTES):
         row = {
             "brokerName": broker,

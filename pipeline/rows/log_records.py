@@ -27,7 +27,7 @@ OpenFile = Callable[[int], tuple[Bytes, int]]
 _MAX_TOPIC, _MAX_PROPERTIES = 127, 32767
 _PHYSIC_OFFSET = 28  # position of physicOffset in a record
 assert RECORD_PREFIX.fields["physicOffset"][1] == _PHYSIC_OFFSET  # type: ignore[index]
-# the columns of commit_log from which a record is made, and those with which it is compared
+# the columns of commit_log from which a record is made, and the columns with which the record is compared
 RECORD_COLUMNS = (
     "bodyCrc",
     "queueId",

@@ -14,7 +14,7 @@ from pipeline.schema.tables import CONSUME_QUEUE_PROPERTIES, CONSUME_QUEUE_SEGME
 from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.queue.entry_properties import find_properties
 
-# greatest bytes of properties in one row; a segment whose messages have more gets several rows
+# most bytes of properties in one row; a segment whose messages have more gets several rows
 ROW_BYTES = 8 << 20
 
 
@@ -63,7 +63,10 @@ def _batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
 
 
 def row_parts(lengths: NDArray[np.int64], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The parts of entries [start, end) with at most ROW_BYTES of properties or one entry; `lengths` has the bytes of each entry's."""
+    """Divide the entries [start, end) into parts with at most ROW_BYTES of properties, or with one entry.
+
+    `lengths` has the bytes of each entry's properties.
+    """
     ends = np.cumsum(np.maximum(lengths[start:end], 0))
     at = 0
     while at < end - start:
@@ -74,7 +77,10 @@ def row_parts(lengths: NDArray[np.int64], start: int, end: int) -> Iterator[tupl
 
 
 def read_packed(reader: qb.QueueReader, files: Iterator[pa.RecordBatch], wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of the tables packed from queue files, for rows of loaded_queue, each with a segment; each batch with its table's name."""
+    """The rows of consume_queue_segment and consume_queue_properties for rows of loaded_queue; each batch comes with its table's name.
+
+    Each row of `files` has a `segment`.
+    """
     for queue_file in qb.queue_files(files):
         if CONSUME_QUEUE_SEGMENT.name in wanted:
             yield from ((CONSUME_QUEUE_SEGMENT.name, rows) for rows in reader.segments(queue_file))

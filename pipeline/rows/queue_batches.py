@@ -39,7 +39,7 @@ Offsets = TypeVar("Offsets", int, NDArray[np.int64])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogIndex:
-    """The commit log for looking entries up: its files, and the position in each up to which it was walked."""
+    """The commit log in which entries are looked up: its files, and the position in each file up to which it was walked."""
 
     files: tuple[MappedFile, ...]
     walked: tuple[int, ...]
@@ -149,7 +149,7 @@ class QueueReader:
         return look_up(self.log.files, self.log.walked, self.log_content, offsets, sizes)
 
     def segments(self, queue_file: QueueFile) -> Iterator[pa.RecordBatch]:
-        """The file's entries, SEGMENT_ENTRIES a row; each row also has the later entries that a scan from its last one can reach."""
+        """The file's entries, SEGMENT_ENTRIES a row; each row also has the later entries that a scan from its last entry can reach."""
         starts = queue_file.starts
         if not starts:
             return
@@ -216,7 +216,7 @@ def _decoded(message: Message | None) -> dict[str, object]:
 
 
 def odd_entry_batches(reader: QueueReader, segments: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows of odd_entry for a batch of consume_queue_segment; a row for each entry, though entries may be equal."""
+    """The rows of odd_entry for a batch of consume_queue_segment; a row for each entry, even if entries are equal."""
     for segment in segments.select(["entries", "oddEntries"]).to_pylist():
         units = units_of(np.frombuffer(segment["entries"], np.uint8))
         rows = list(reader.odd_entries(units[segment["oddEntries"]]))
@@ -279,7 +279,10 @@ def _mapped(row: Mapping[str, Any]) -> MappedFile:
 
 
 def read_entries(reader: QueueReader, files: Iterator[pa.RecordBatch], wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of consume_queue and odd_entry for rows of loaded_queue, each with a segment; each batch with its table's name."""
+    """The rows of consume_queue and odd_entry for rows of loaded_queue; each batch comes with its table's name.
+
+    Each row of `files` has a `segment`.
+    """
     for queue_file in queue_files(files):
         for segments in reader.segments(queue_file):
             if CONSUME_QUEUE.name in wanted:

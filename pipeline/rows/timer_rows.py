@@ -33,10 +33,10 @@ TIMER_TABLES = (TIMER_LOG, TIMER_SLOT)
 
 
 def timer_rows(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSettings) -> tuple[TaskRows, ...]:
-    """The rows of timer_log and timer_slot, nothing for a store that has neither file. A task reads a file.
+    """The rows of timer_log and timer_slot; nothing for a store that has neither file. A task reads a file.
 
     Raises:
-        CorruptStoreError: like `log_files`.
+        CorruptStoreError: as for `log_files`.
     """
     logs = log_files(store)
     files = [*logs, *(entry for entry in store.folder() if entry.name == tf.TIMER_WHEEL and not entry.is_folder)]
@@ -55,7 +55,7 @@ def timer_rows(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSet
 
 
 def log_files(store: StoreFiles) -> list[Entry]:
-    """The files of timerlog: those that are named by the 20 digits of an offset.
+    """The files of timerlog, which are named by the 20 digits of an offset; other files are left out.
 
     Raises:
         CorruptStoreError: a file's offsets do not fit a Java long.
@@ -91,7 +91,7 @@ def slot_rows(store: StoreFiles, broker: str, wheel: Entry, logs: Sequence[Entry
         broker: value of brokerName.
         wheel: the file timerwheel.
         logs: the files of timerlog.
-        given: timerPrecisionMs where the settings have it, ms; else the first slot that has a unit in timerlog tells it.
+        given: timerPrecisionMs of the settings, ms; if None, the first slot that has a unit in timerlog determines the precision.
     """
     precision = _precision(store, wheel, logs) if given is None else tf.precision_of(given)
     for slots in _slots(store, wheel):

@@ -26,7 +26,7 @@ from store_format.layout import CQ_STORE_UNIT_SIZE
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, kind_of
 
 FOLDER = "folder"
-# greatest depth of folders: each is a call of the function that looks into it
+# greatest depth of folders: the walk calls itself for each level
 _DEEPEST = 64
 _TOPICS_A_TASK = 256
 # bytes of a file that a task reads and maps at once
@@ -97,7 +97,10 @@ def _rows(broker: str, found: Iterator[tuple[FilePath, Entry | None]]) -> pa.Rec
 
 
 def other_files(tasks: Tasks, store: StoreFiles, broker: str, *, has_log: bool) -> Work:
-    """The rows of store_file for all files and empty folders but mapped files and folders of queues; tasks look into many topics."""
+    """The rows of store_file for all files and empty folders but mapped files and folders of queues.
+
+    If there are more than _TOPICS_A_TASK topics, tasks look into their folders.
+    """
     topics = lf.topics(store)
     groups = [topics[start : start + _TOPICS_A_TASK] for start in range(0, len(topics), _TOPICS_A_TASK)]
 
