@@ -30,10 +30,10 @@ ERROR_TEXTS = {
 
 
 def response_json(*, messages: Column | None, rules: PullRules = DEFAULT_RULES) -> Column:
-    """The answer in a row as JSON, in the format of recorded answers of the version that has the rules.
+    """The answer in a row as JSON, in the format of recorded answers of a broker with `rules`.
 
     Args:
-        messages: the messages of the answer as a JSON array, the last field; None leaves them out.
+        messages: the messages of the answer as a JSON array, for the last field; None leaves them out.
         rules: of the broker that answered.
     """
     fields: list[Any] = [*ANSWER_FIELDS]

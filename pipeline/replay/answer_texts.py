@@ -1,4 +1,4 @@
-"""Answers of the driver as JSON, equal to the byte to those that Spark makes by `answer_lines` and `message_texts`."""
+"""Answers of the driver as JSON, byte for byte equal to the JSON that Spark makes with `answer_lines` and `message_texts`."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from pipeline.replay.message_texts import MESSAGE_FIELDS, LostMessageError, deli
 from pipeline.tasks.work import NoSessionError
 from udfs.pull.pull_rules import PullRules
 
-# as objects of Python, entries take ten times their memory
+# few at once: as objects of Python, entries take ten times the memory
 _ANSWERS_AT_ONCE = 1000
 # messages whose texts the driver keeps: about 600 bytes each
 _MOST_MESSAGES = 500_000
 # (physicOffset, size) of an entry
 Entry = tuple[int, int]
-# of Jackson, which writes Spark's JSON
+# the escapes of Jackson, which writes Spark's JSON
 _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
     ord(character): text for character, text in zip('"\\\b\t\n\f\r', ('\\"', "\\\\", "\\b", "\\t", "\\n", "\\f", "\\r"), strict=True)
 }
 
 
 def json_object(fields: Mapping[str, Any]) -> str:
-    """The JSON of an object whose values are texts, numbers, booleans, lists of numbers, such objects, and None."""
+    """The JSON of an object whose values are texts, numbers, booleans, lists of numbers, objects of this kind, and None."""
     return "{" + ",".join(f'"{name}":{_json(value)}' for name, value in fields.items()) + "}"
 
 
@@ -102,7 +102,7 @@ def answer_texts(
 
     Raises:
         LostMessageError: an entry of an answer points to bytes of the log that no table has.
-        NoSessionError: only Spark reads the tables, or the answers have too many different messages; raised at once.
+        NoSessionError: only Spark can read the tables, or the answers have too many different messages; raised before the first answer.
     """
     return _texts(broker, answers, rules, _texts_of_entries(broker, answers["entries"]) if with_messages else None)
 

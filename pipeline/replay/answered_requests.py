@@ -146,7 +146,7 @@ def write_and_compare_here(
 def _joined(
     rows: list[dict[str, Any]], out: OutputFile | None, *, with_comparison: bool
 ) -> tuple[dict[str | None, int], Comparison | None]:
-    """The result of all tasks, whose parts are joined into `out`, from their rows of _RESULT."""
+    """Join the parts of all tasks into `out`, and return the result of `write_and_compare`; `rows` are the tasks' rows of _RESULT."""
     if out is not None:
         join_parts(rows, out)
     total = _Counts()
@@ -202,7 +202,7 @@ def _with_messages(response: bytes, fragments: list[bytes]) -> bytes:
 
 
 def lines_with_answers(file: RequestFile, seqs: pa.Array, texts: pa.Array) -> Iterator[bytes]:
-    """The lines with some numbers, each with its answer as the last field; many lines at once.
+    """Yield the lines with the numbers `seqs`, each with its answer as the last field, in pieces of one or more lines.
 
     Args:
         file: the request file.
@@ -233,7 +233,7 @@ def _split_lines(raw: bytes) -> pa.Array:
 
 
 def _with_responses(lines: pa.Array, texts: pa.Array) -> Iterator[bytes]:
-    """The lines with their answers, as `with_response` gives each."""
+    """Yield the lines with their answers, as `with_response` makes them, in pieces of one or more lines."""
     if not len(lines):
         return
     plain = pc.and_not(pc.match_substring_regex(lines, _PLAIN_LINE), pc.match_substring_regex(lines, _RESPONSE_OR_ESCAPE))
@@ -289,7 +289,7 @@ def _without_response(line: str) -> str:
 
 
 def _after(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """The place after the text that matches at a place, which may be empty."""
+    """The position after the match of `pattern` that begins at `at`; `at` if there is no match."""
     found = pattern.match(text, at)
     return at if found is None else found.end()
 
@@ -313,8 +313,8 @@ def _compare(counts: _Counts, number: int, line: bytes, response: bytes) -> None
 def differing_fields(recorded: Any, ours: Any) -> list[str]:
     """Names of the fields in which two answers differ.
 
-    Exceptions are compared by class only. Messages are compared only where our answer has them, and fields that some versions lack only
-    where both answers have them.
+    Exceptions are compared by class only. Messages are compared only if our answer has them, and fields that some versions lack only if
+    both answers have them.
     """
     if not isinstance(recorded, dict) or not isinstance(ours, dict):
         return [] if recorded == ours else ["response"]

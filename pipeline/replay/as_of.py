@@ -34,8 +34,8 @@ SEGMENT = (*_QUEUE, "key")
 PART = ("key",)
 # columns that order the rows of a part
 IN_PART = ("run", *_QUEUE)
-# Requests that want the log end are sent by parts of the log of so many bytes: a part's records take at most 12 MB, and the requests of a
-# queue's segment come in few pieces. By the runs of records, which are smaller, a million requests came in 80,000 pieces.
+# To get their log end, requests are packed by parts of the log of this many bytes: a part's records take at most 12 MB, and the requests
+# of a queue's segment make few packed rows. By the runs of records, which are smaller, a million requests made 80,000 packed rows.
 PART_BYTES = 64 << 20
 # A queue's entries are in the order of the log: ConsumeQueue.putMessagePositionInfo rejects an entry older than the last one. So the first
 # entry's physicOffset is a lower bound for the ends of the segment's messages. Units before a queue's first message have physicOffset 0.
@@ -124,7 +124,7 @@ class Index:
         return cls(keys, _from_here_on(least))
 
     def last_at_most(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """For each time, the key of the last segment or part with a value <= time; NO_KEY where there is none."""
+        """For each time, the key of the last segment or part with a value <= time; NO_KEY if there is none."""
         return np.append(np.int64(NO_KEY), self.keys)[np.searchsorted(self.least, times, side="right")]
 
     def by_time(self, matrix: Matrix) -> Placed:
@@ -138,18 +138,18 @@ def _part_of_run() -> Column:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """What a store has reached at a time, or at a log end: it rises with each entry or record.
+    """The queue offset or log offset that a store has reached at a time, or at a log end; it rises with each entry or record.
 
     Attributes:
         least: the least value (time or end) of each entry or record and of all later ones.
-        reached: before the first of them, and after each.
+        reached: the offset reached before the first entry or record, and after each.
     """
 
     least: NDArray[np.int64]
     reached: NDArray[np.int64]
 
     def at(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What is reached with the last entry or record whose value is at most each of `values`."""
+        """For each of `values`, the offset reached with the last entry or record whose value is at most this one."""
         return self.reached[np.searchsorted(self.least, values, side="right")]
 
 
@@ -171,7 +171,8 @@ def set_max_offset_by_time(parts: Index, rows: Iterable[Row]) -> Iterator[pa.Rec
 
     Args:
         parts: of the log.
-        rows: of requests by the keys of `place_by_time`, after rows with `first` (queue offset) and `storeTimestamps` of their segments.
+        rows: requests packed by the keys of `place_by_time`, after rows with `first` (queue offset) and `storeTimestamps` of their
+            segments.
     """
     return _staged_after_stored(SEGMENT, _times_of_segment, partial(_set_max_offset, Col.TIME, parts.by_time), rows)
 
@@ -182,7 +183,8 @@ def set_log_end_by_time(log_start: int, place: Place, rows: Iterable[Row]) -> It
     Args:
         log_start: first offset of the commit log.
         place: gives the keys.
-        rows: of requests by the keys of `set_max_offset_by_time`, after rows with `ends` and `storeTimestamps` of the runs in their part.
+        rows: requests packed by the keys of `set_max_offset_by_time`, after rows with `ends` and `storeTimestamps` of the runs in their
+            part.
     """
     return _staged_after_stored(PART, partial(_ends_of_log, log_start), partial(_set_log_end, place), rows)
 
@@ -190,7 +192,7 @@ def set_log_end_by_time(log_start: int, place: Place, rows: Iterable[Row]) -> It
 def _staged_after_stored(
     key: tuple[str, ...], steps_of: Callable[[Stored], _Steps], stage: Callable[[_Steps, Matrix], Placed], rows: Iterable[Row]
 ) -> Iterator[pa.RecordBatch]:
-    """Apply a stage to the packed rows after the stored rows of their key, and pack the requests again by the keys that the stage returns.
+    """Apply a stage to packed rows, which follow the stored rows of their key, and pack the requests again by the keys of the stage.
 
     Args:
         key: names of the key's columns.
@@ -257,12 +259,12 @@ def _ends_of_log(log_start: int, stored: Stored) -> _Steps:
 
 
 def _set_max_offset(by: Col, then: Place, steps: _Steps, matrix: Matrix) -> Placed:
-    """Set maxOffset to what the queue has reached at each request's time or log end; the next key is that of `then`."""
+    """Set maxOffset to what the queue has reached at each request's time or log end; `then` gives the next keys."""
     matrix[:, Col.MAX_OFFSET] = np.maximum(steps.at(matrix[:, by]), matrix[:, Col.MIN_OFFSET])
     return then(matrix)
 
 
 def _set_log_end(place: Place, steps: _Steps, matrix: Matrix) -> Placed:
-    """Set the log end to what the log has reached at each request's time; the next key is that of `place`."""
+    """Set the log end to what the log has reached at each request's time; `place` gives the next keys."""
     matrix[:, Col.LOG_END] = steps.at(matrix[:, Col.TIME])
     return place(matrix)

@@ -30,7 +30,7 @@ from pipeline.tasks.work import NoSessionError
 
 # entries of all answers whose messages the driver writes as texts: it does so in about the time that Spark takes
 _MOST_TEXT_ENTRIES = 1_000_000
-# chunks of a file whose requests are answered at once: about 250,000
+# chunks of a file whose requests are answered at once: about 250,000 requests
 _CHUNKS_AT_ONCE = 4
 
 
@@ -62,7 +62,7 @@ def answer_file_here(
 
 
 def _answered_chunks(run: ReplayRun, file: RequestFile, options: ReplayOptions) -> Iterator[tuple[RequestFile, pa.Table]]:
-    """Some chunks of the file after the others, as files of their own, each with the answers to its requests."""
+    """Yield the file in parts of _CHUNKS_AT_ONCE chunks, each part as a file of its own, with the answers to its requests."""
     for some, requests in requests_by_chunks(file, options):
         yield some, _answers(run, requests, options)
 
@@ -82,7 +82,8 @@ def _write_answers(run: ReplayRun, file: RequestFile, options: ReplayOptions, no
     """Answer the requests, and write the answers to pull_response; gives the number of answers by error.
 
     Raises:
-        NoSessionError: as `_write`, or there are too many answers; files that were written then are of no version of the table.
+        NoSessionError: as for `_write`, or there are too many answers; files that are already written then belong to no version of the
+            table.
     """
     errors: Counter[str | None] = Counter()
 
@@ -126,25 +127,25 @@ def _write(run: ReplayRun, file: RequestFile, answers: Iterator[pa.RecordBatch],
 
 
 def only_spark_answers(options: ReplayOptions) -> str | None:
-    """Why only Spark answers with some options; None where the driver does, too."""
+    """The reason why only Spark can answer with `options`; None if the driver can answer too."""
     return "a slave is behind its master" if options.slave_lag != NO_SLAVE_LAG else None
 
 
 def require_driver_answers(options: ReplayOptions, settings: PullSettings) -> None:
-    """Check that the driver answers under some options and settings.
+    """Check that the driver can answer with these options and settings.
 
     Raises:
-        NoSessionError: only Spark does.
+        NoSessionError: only Spark can.
     """
     if reason := only_spark_answers(options) or ("the number of light message queues is limited" if has_lmq_limit(settings) else None):
         raise NoSessionError(reason)
 
 
 def requests_by_chunks(file: RequestFile, options: ReplayOptions) -> Iterator[tuple[RequestFile, pa.Table]]:
-    """Some chunks of the file after the others, as files of their own, each with the requests that the options choose.
+    """Yield the file in parts of _CHUNKS_AT_ONCE chunks, each part as a file of its own, with its requests that the options choose.
 
     Raises:
-        RequestError: as `file_requests_here`.
+        RequestError: as for `file_requests_here`.
     """
     for start in one_by_one(range(0, len(file.chunks), _CHUNKS_AT_ONCE)):
         some = replace(file, chunks=file.chunks[start : start + _CHUNKS_AT_ONCE])
@@ -166,7 +167,11 @@ def file_requests_here(file: RequestFile, options: ReplayOptions) -> pa.Table:
 
 
 def _require_each(file: RequestFile, requests: pa.Table, lacks: pa.ChunkedArray, options: ReplayOptions, needed: str) -> None:
-    """Check that no request that the options choose lacks something that is `needed`."""
+    """Check that each request that the options choose has what is `needed`; `lacks` marks the requests that lack it.
+
+    Raises:
+        RequestError: a chosen request lacks it; the error names the first one.
+    """
     lacking = options.chosen_here(requests.filter(lacks))
     if len(lacking):
         raise RequestError(file.path, lacking["seq"][0].as_py(), needed, "none")

@@ -24,14 +24,14 @@ from pipeline.tasks.work import NoSessionError
 from udfs.pull.codes import ResponseCode
 from udfs.pull.pull_request_hold import NEVER
 
-# segments of entries by which the driver finds the moments of pulls, one after the other: in two to eleven seconds
+# pairs of a pull and a segment in which the driver looks for the moment of waking, one after the other: in two to eleven seconds
 MOST_RUNS = 20_000
-# columns of the properties of a segment's messages that `Waking.moment` needs, by their names there
+# column that `Waking.moment` needs of the properties of a segment's messages -> its name in consume_queue_properties
 _OF_PART = {"partFirstOffset": "firstQueueOffset", "lengths": "lengths", "properties": "properties"}
 
 
 def held_here(broker: OpenedBroker, requests: pa.Table, *, settings: PullSettings) -> pa.Array:
-    """The `seq` of the requests that the broker would hold; as `replay_job.held_requests`.
+    """The `seq` of the requests that the broker would hold, as `replay_job.held_requests` finds them.
 
     Args:
         broker: the broker whose store answers.
@@ -39,7 +39,7 @@ def held_here(broker: OpenedBroker, requests: pa.Table, *, settings: PullSetting
         settings: of the broker.
 
     Raises:
-        NoSessionError: only Spark answers them.
+        NoSessionError: only Spark can answer the requests.
     """
     asking = requests.filter(may_wait_here(requests))
     first = answers_here(broker, asking, at="request-time", settings=settings, with_entries=False)
@@ -56,7 +56,7 @@ def when_woken_here(broker: OpenedBroker, held: pa.Table, *, settings: BrokerSet
         settings: of the broker.
 
     Raises:
-        NoSessionError: they wait for messages of more than MOST_RUNS segments together, or only Spark reads the tables.
+        NoSessionError: the segments that the requests wait for are more than MOST_RUNS in total, or only Spark can read the tables.
     """
     if not len(held):
         return {}
@@ -68,7 +68,7 @@ def when_woken_here(broker: OpenedBroker, held: pa.Table, *, settings: BrokerSet
 
 
 def with_woken(requests: pa.Table, woken: Mapping[int, int]) -> pa.Table:
-    """Requests with `wokenMillis`: the moments `woken` by their `seq`; NULL for the others."""
+    """The requests with a further column `wokenMillis`, from `woken` by `seq`; NULL for requests that `woken` does not have."""
     return requests.append_column("wokenMillis", pa.array(map(woken.get, requests["seq"].to_pylist()), pa.int64()))
 
 
@@ -88,7 +88,7 @@ def answers_woken_here(
         Rows of ANSWER_SCHEMA with heldMillis and wokenMillis, in no order.
 
     Raises:
-        NoSessionError: as `answers_here`.
+        NoSessionError: as for `answers_here`.
     """
     place = requests.column_names.index("timestamp")
     at_wake = requests.set_column(place, "timestamp", pc.coalesce(requests["wokenMillis"], requests["timestamp"]))
@@ -155,7 +155,10 @@ def _stored_rows(
     *,
     looks: bool,
 ) -> Iterator[Mapping[str, Any]]:
-    """The stored columns that `Waking.moment` needs: of each segment, with each part of its properties where the filter `looks` there."""
+    """Yield the stored columns that `Waking.moment` needs, a row for each segment.
+
+    If the filter `looks` into messages, there is a row for each part of a segment's properties. A pull without segments gets NO_RUN.
+    """
     for key in keys:
         run = {**NO_RUN, **segments.get(key, {}), **stamps.get(key, {})}
         parts = properties.get(key, ()) if looks else ()

@@ -1,4 +1,4 @@
-"""Few requests with the entries that they scan, brought together on the driver, without Spark.
+"""Bring few requests together with the entries that they scan, on the driver, without Spark.
 
 The steps are those of `replay.requests_after_entries`, made by the same functions. Where Spark joins tables, the driver reads the stored
 rows of the segments that the requests need.
@@ -39,7 +39,7 @@ MOST_ENTRIES = 10_000_000
 MOST_QUEUE_ENTRIES = 2_000_000
 # entries that are read one part after the other: in two seconds
 MOST_READ_ENTRIES = 20_000_000
-# so many queues are read with a condition each; of more queues, each segment whose number is asked for in any of them is read
+# up to this many queues, each queue has a condition of its own; with more queues, a segment is read if any queue needs its number
 _QUEUES_ONE_BY_ONE = 1000
 # records of the log whose times the requests need: 16 bytes each
 MOST_RECORDS = 10_000_000
@@ -62,19 +62,19 @@ class StoredRows(Protocol):
         ...
 
     def segments(self, keys: Set[Segment]) -> Mapping[Segment, Row]:
-        """Rows of consume_queue_segment, at least those of `keys` that there are."""
+        """The rows of consume_queue_segment by segment: those of `keys` that exist, and perhaps others."""
         ...
 
     def stamps(self, keys: Set[Segment]) -> Mapping[Segment, Row]:
-        """The firstQueueOffset and storeTimestamps of segments, at least those of `keys` that there are."""
+        """The firstQueueOffset and storeTimestamps of segments, by segment: those of `keys` that exist, and perhaps others."""
         ...
 
     def properties(self, keys: Set[Segment]) -> Mapping[Segment, list[Row]]:
-        """Rows of consume_queue_properties, at least those of `keys`."""
+        """The rows of consume_queue_properties by segment: those of `keys`, and perhaps others."""
         ...
 
     def times(self, queues: Set[Queue]) -> Mapping[Queue, list[Row]]:
-        """The number of each segment of some queues, and its `least` timestamp, in the order of the numbers."""
+        """The segments of each of `queues`, in order: the number of each (`segment`) and its `least` timestamp."""
         ...
 
     def log_parts(self) -> as_of.Index:
@@ -82,7 +82,7 @@ class StoredRows(Protocol):
         ...
 
     def log_runs(self, parts: Set[int]) -> list[Row]:
-        """The runs of records of some parts of the log, with the part as `key` and their first offset as `run`."""
+        """The runs of records in `parts` of the log, each with its part as `key` and its first offset as `run`."""
         ...
 
 
@@ -99,7 +99,7 @@ class LakeRows:
         """The rows of a broker's tables.
 
         Raises:
-            LakeError: as `broker_store`.
+            LakeError: as for `broker_store`.
         """
         queues = broker.rows(t.QUEUE).to_pylist()
         bounds = {(row["topic"], row["queueId"]): (row["minOffset"], row["maxOffset"]) for row in queues}
@@ -181,10 +181,10 @@ def answers_here(
 ) -> pa.Table:
     """The answers to few requests, rows of ANSWER_SCHEMA in no order.
 
-    The arguments and errors are those of `requests_after_entries_here`.
+    Other arguments and errors are as for `requests_after_entries_here`.
 
     Raises:
-        NoSessionError: they have more than `most_entries` entries.
+        NoSessionError: the answers have more than `most_entries` entries.
     """
     parts = requests_after_entries_here(broker, requests, at=at, settings=settings, with_entries=with_entries)
     found, entries = [], 0
@@ -229,7 +229,7 @@ def after_entries(
     place: Place,
     settings: PullSettings,
 ) -> list[tuple[Answering, Iterator[Row]]]:
-    """Packed requests, each after the entries that it scans: those with TAG filters or none; those with filters that look into messages.
+    """Bring packed requests together with the entries that they scan.
 
     Args:
         rows: the stored rows.
@@ -239,6 +239,10 @@ def after_entries(
         at: as for `replay`.
         place: gives the final keys.
         settings: of the broker.
+
+    Returns:
+        Pairs of what the kernel needs and packed requests, each request after its entries: a pair for requests with TAG filters or none,
+        and a pair for requests with filters that look into messages. A pair without requests is left out.
     """
     into_messages = pulls_into_messages(requests, settings)
     by_tag, others = requests.filter(pc.invert(into_messages)), requests.filter(into_messages)
@@ -253,7 +257,7 @@ def after_entries(
 
 
 def _placed(rows: StoredRows, requests: pa.Table, at: At, place: Place) -> list[Row]:
-    """The requests as packed rows by the keys that `place` gives, with the queue bounds and log end that they see."""
+    """The requests packed by the keys of `place`, with the queue bounds and log end that they see."""
     first = by_queue if at == "request-time" else place
     packed = list(rows_of(pack(first, iter(requests.select(REQUEST_COLUMNS).to_batches()))))
     for row in packed:
@@ -269,7 +273,7 @@ def _queue(row: Row) -> Queue:
 
 
 def _as_of_times(rows: StoredRows, packed: list[Row], place: Place) -> list[Row]:
-    """The packed rows with maxOffset and log end as of each request's time, by the keys of `place`."""
+    """The requests packed by the keys of `place`, with maxOffset and log end as of each request's time."""
     indexes = rows.times({_queue(row) for row in packed})
     of_segments = list(rows_of(as_of.place_by_time(row | {"index": indexes.get(_queue(row))} for row in packed)))
     of_parts = list(rows_of(as_of.set_max_offset_by_time(rows.log_parts(), _with_stamps(rows, of_segments))))
@@ -279,7 +283,7 @@ def _as_of_times(rows: StoredRows, packed: list[Row], place: Place) -> list[Row]
 
 
 def _with_stamps(rows: StoredRows, packed: list[Row]) -> Iterator[Row]:
-    """The packed rows, those of a segment after a row with the store timestamps of the segment's entries."""
+    """The packed rows by segment; a row with the store timestamps of a segment's entries precedes the segment's packed rows."""
     for some in _parts(rows, packed, as_of.SEGMENT, lambda row: [(*_queue(row), row["key"])]):
         stored = rows.stamps({(*_queue(row), row["key"]) for row in some})
         stamps = (
@@ -299,7 +303,7 @@ def _segments_of(rows: StoredRows, row: Row, settings: PullSettings) -> list[Seg
 
 
 def _with_verdicts(rows: StoredRows, rules: FilterRules, packed: list[Row], settings: PullSettings) -> list[Row]:
-    """The packed rows split by the conditions of their filters, with `verdicts` of these on the entries that the requests may scan."""
+    """Split packed rows by the conditions of their filters, and add the `verdicts` of a row's condition on the entries that it may scan."""
     parts = [part | {"verdicts": None} for row in packed for part in split(rules, row)]
     judged = [(part, _segments_of(rows, part, settings)) for part in parts if part["condition"] is not None]
     stored = rows.properties({key for _, keys in judged for key in keys})
@@ -310,7 +314,7 @@ def _with_verdicts(rows: StoredRows, rules: FilterRules, packed: list[Row], sett
 
 
 def _with_blocks(rows: StoredRows, packed: list[Row], settings: PullSettings, *then_by: str) -> Iterator[Row]:
-    """The packed rows, those of a key after a row with the key's entries."""
+    """The packed rows by key; a row with a key's entries precedes the key's packed rows."""
     for some in _parts(rows, packed, ENTRIES_KEY, partial(_segments_of, rows, settings=settings)):
         of_keys = {tuple(row[name] for name in ENTRIES_KEY): _segments_of(rows, row, settings) for row in some}
         stored = rows.segments({key for keys in of_keys.values() for key in keys})
@@ -322,10 +326,12 @@ def _with_blocks(rows: StoredRows, packed: list[Row], settings: PullSettings, *t
 
 
 def _parts(rows: StoredRows, packed: list[Row], key: tuple[str, ...], segments: Callable[[Row], list[Segment]]) -> list[list[Row]]:
-    """The packed rows by key, those of a key together, in lists whose `segments` have at most MOST_QUEUE_ENTRIES entries.
+    """Divide packed rows into lists whose `segments` have at most MOST_QUEUE_ENTRIES entries, or that have one key.
+
+    The rows of a key are in one list, one after the other.
 
     Raises:
-        NoSessionError: the segments of all rows have more than MOST_READ_ENTRIES.
+        NoSessionError: the segments of all rows have more than MOST_READ_ENTRIES entries.
     """
     parts: list[list[Row]] = []
     entries = read = 0

@@ -23,7 +23,7 @@ class Colocated(NamedTuple):
     """Packed requests of one key, with the stored rows of this key.
 
     Attributes:
-        stored: the stored rows, the same object for all requests of the key; empty where no stored row has the key.
+        stored: the stored rows, the same object for all requests of the key; empty if no stored row has the key.
         row: the packed row that had the requests; the first one, if several were joined.
         packed: the requests.
     """

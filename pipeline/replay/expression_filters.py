@@ -41,7 +41,7 @@ _SPLIT_ARROW = arrow_of(SPLIT_SCHEMA)
 _KEY = ("topic", "queueId", "wide", "key", "condition")
 _JUDGED = "topic STRING, queueId INT, wide BOOLEAN, key BIGINT, condition STRING, firstQueueOffset BIGINT, verdicts BINARY"
 _JUDGED_ARROW = arrow_of(_JUDGED)
-# up to so many segments are joined by broadcast, so that the properties of other segments are not shuffled
+# up to this many segments are joined by broadcast, so that the properties of other segments are not shuffled
 _FEW_SEGMENTS = 10_000
 _OF_RETRY_TOPIC = ""  # no expression that compiles is empty
 _NOT_JUDGED = 255
@@ -137,7 +137,7 @@ def _condition_text(rules: FilterRules, topic: str, text: str) -> str | None:
 def split_by_condition(rules: FilterRules, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Split packed rows whose filters are texts of `with_filter_text` into rows of one condition each.
 
-    The column `condition` is NULL where the filter has no condition on messages.
+    The column `condition` is NULL if the filter has no condition on messages.
     """
     for batch in batches:
         rows = [part for row in batch.to_pylist() for part in split(rules, row)]
@@ -202,7 +202,7 @@ def judge(rules: FilterRules, stored: Sequence[Row]) -> Iterator[pa.RecordBatch]
 
 
 def verdicts_of(row: Row, first_offset: int, count: int) -> Verdicts | None:
-    """The verdicts in a row of `with_verdicts` on `count` entries from `first_offset` on; None where the row has no condition.
+    """The verdicts in a row of `with_verdicts` on `count` entries from `first_offset` on; None if the row has no condition.
 
     Raises:
         LakeError: the tables lack the properties of an entry.

@@ -42,10 +42,10 @@ from udfs.pull.pull_request_hold import NEVER, Arrivals, HeldRequest, is_swept, 
 _RUN = ("firstQueueOffset", "entryCount", "entries", "extUnits", "storeTimestamps")
 _PROPERTIES = ("partFirstOffset", "lengths", "properties")
 _QUEUE = ("topic", "queueId")
-# the columns of a pull during whose wait no message may arrive
+# the values of these columns for a pull during whose wait no message may arrive
 NO_RUN: Final[Mapping[str, Any]] = dict.fromkeys((*_RUN, *_PROPERTIES))
 TIMEOUT_NEEDED = 'a "suspendTimeoutMillis" in the request, whose sysFlag asks to be held'
-# columns that the answer to a pull that is never woken has, too
+# columns that the answer to a pull that is never woken keeps; its other columns are NULL
 OF_REQUEST = ("seq", *_QUEUE, "consumerGroup", "queueOffset", "maxMsgNums", "heldMillis")
 # error code of a held pull that is never woken
 NEVER_WOKEN = "NEVER_WOKEN"
@@ -139,7 +139,7 @@ def with_wakes(broker: OpenedBroker, held: DataFrame, *, settings: PullSettings,
             woken by the first sweep after a message.
 
     Returns:
-        Rows of `held` with `wakes` in ms (NEVER where nothing wakes the pull): one or more for each pull, of which the least counts.
+        Rows of `held` with `wakes` in ms, NEVER if nothing wakes the pull. A pull has one or more rows; its least `wakes` counts.
     """
     segments = broker.table(t.CONSUME_QUEUE_SEGMENT)
     runs = segments.select(*_QUEUE, F.col("segment").alias("run"), *_RUN)
@@ -238,7 +238,7 @@ class Waking:
         return arrivals, matches & (verdicts == gm.MATCHES) if len(verdicts) else matches
 
     def _by_messages(self, row: dict[str, Any], wanted: ExpressionMessageFilter, count: int) -> NDArray[np.bool_]:
-        """Which messages of a segment match the filter's condition on properties; False where the row lacks the properties."""
+        """Which messages of a segment match the filter's condition on properties; False for messages whose properties the row lacks."""
         condition = wanted.commit_log_condition()
         if condition is None:
             return np.ones(count, np.bool_)

@@ -57,8 +57,8 @@ class Answering:
         readable: RunningFlags.isReadable; if False, the store answers null.
         with_extension: whether entries may have extension units.
         with_entries: whether answers list their entries.
-        rules: the broker's filters; None where tags decide all filters.
-        segment_files: Parquet files from which the task reads the entries; empty where rows with entries precede the requests.
+        rules: the broker's filters; None if tags decide all filters.
+        segment_files: Parquet files from which the task reads the entries; empty if rows with entries precede the requests.
     """
 
     caps: NDArray[np.int64]
@@ -101,7 +101,7 @@ class RequestsWithEntries:
         row: the packed row that had the requests; the first one, if several were joined.
         packed: the requests.
         block: the entries.
-        units: the extension units of the entries; None where entries have none.
+        units: the extension units of the entries; None if entries have none.
     """
 
     row: Row
@@ -111,7 +111,7 @@ class RequestsWithEntries:
 
 
 def requests_with_entries(answering: Answering, rows: Iterator[Row]) -> Iterator[RequestsWithEntries]:
-    """Read rows in which each key's entries row precedes its requests: the packed requests, each with their entries."""
+    """Yield packed requests with the entries that they scan, from rows in which each key's entries row precedes its requests."""
     of_key: tuple[tuple[dict[str, Any], ...], gm.Block, UnitColumns | None] | None = None
     if answering.segment_files:
         rows = with_segments(answering.segment_files, rows)
@@ -139,7 +139,7 @@ def answer_batches(answering: Answering, rows: Iterator[Row]) -> Iterator[pa.Rec
 def _block(blocks: list[dict[str, Any]] | None, *, with_extension: bool) -> tuple[gm.Block, UnitColumns | None]:
     """The entries of a row and their extension units; several segments are joined, without the entries that overlap the next one.
 
-    Segments that do not follow the ones before without a gap, because a queue file is missing, are left out.
+    If a queue file is missing, the segments after the gap are left out.
     """
     if not blocks:
         return gm.Block(0, *_entries(np.empty(0, CQ_UNIT))), None
@@ -162,7 +162,7 @@ def _entries(units: Units) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArra
 
 @lru_cache(maxsize=65_536)
 def _codes(expression: str) -> NDArray[np.int32] | SubscriptionParseError | None:
-    """The sorted tag codes of a TAG filter; None where it matches all messages, an error where it does not parse."""
+    """The sorted tag codes of a TAG filter; None if it matches all messages, an error if it does not parse."""
     try:
         codes = parse_subscription(expression)
     except SubscriptionParseError as error:

@@ -26,7 +26,7 @@ def has_lmq_limit(settings: PullSettings) -> bool:
 
 
 def beyond_lmq_limit(broker: OpenedBroker, requests: DataFrame, settings: PullSettings) -> Callable[[DataFrame], DataFrame] | None:
-    """A function that replaces the answers to pulls over the LMQ limit by null answers; None where no pull is over the limit."""
+    """A function that replaces the answers to pulls over the LMQ limit by null answers; None if no pull is over the limit."""
     if not has_lmq_limit(settings):
         return None
     of_lmq = F.col("topic").startswith(LMQ_PREFIX)

@@ -1,6 +1,6 @@
-"""The messages of answers as JSON, each rendered once however many answers list it.
+"""The messages of answers as JSON; each message is rendered once, however many answers list it.
 
-A task gets a block of the commit log: the JSON texts of its records, then the entries of answers that point into it. It replaces
+A task gets a block of the commit log: the JSON texts of its records, then the entries of answers that point into it. The task replaces
 entries that follow each other in an answer by one text. So Spark joins and groups a few rows for each answer, not one for each message.
 """
 
@@ -26,9 +26,9 @@ from store_format.errors import UnusableInputError
 
 # 8 MiB of the log: entries of one answer lie in one or two blocks, and the texts of a block fit in memory many times
 _BLOCK_BITS = 23
-# most entries in a row, and bytes of their messages (256 MiB), so that the text made of them fits in one Arrow array: a text has the keys
+# most entries in a row, and bytes of their messages (256 MiB), so that their texts fit in one Arrow array: a text has the message's keys
 _ROW_ENTRIES, _ROW_BITS = 65_536, 28
-# keys of entries: physicOffset and size; runs of them: the answer, the position of the first in it, their number
+# keys: physicOffset and size of each entry; runs: answer, position of the run's first entry in the answer, and number of entries
 _BLOCKS = "block BIGINT, isWanted BOOLEAN, keys BINARY, texts ARRAY<STRING>, runs BINARY"
 _KEY = np.dtype([("physicOffset", "<i8"), ("size", "<i4")])
 _RUN = np.dtype([("seq", "<i8"), ("position", "<i4"), ("count", "<i4")])
@@ -109,9 +109,10 @@ def with_messages(broker: OpenedBroker, answers: DataFrame) -> DataFrame:
 
 
 def message_fragments(broker: OpenedBroker, answers: DataFrame) -> DataFrame:
-    """The messages of answers as JSON in fragments: those of an answer, in the order of `position`, are its messages, separated by commas.
+    """The messages of answers as fragments of JSON.
 
-    Of the log, only the blocks that entries point into are rendered. The answers are read several times.
+    The fragments of an answer in the order of `position`, joined by commas, are its messages. Only the blocks of the log that entries point
+    into are rendered. The answers are read several times.
 
     Args:
         broker: whose log has the messages.
@@ -121,7 +122,7 @@ def message_fragments(broker: OpenedBroker, answers: DataFrame) -> DataFrame:
         (seq BIGINT, position INT, fragment STRING).
 
     Raises:
-        LostMessageError: in a task, for an entry that points to bytes that no table has.
+        LostMessageError: in a task: an entry points to bytes of the log that no table has.
     """
     offsets = F.col("entries.physicOffset")
     at = answers.select(F.array_min(offsets).alias("first"), F.array_max(offsets).alias("last")).agg(F.min("first"), F.max("last")).first()
@@ -161,7 +162,7 @@ def _texts_by_block(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 
 def _entries_by_block(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of _BLOCKS from answers with entries: the entries of a block, and which of them follow each other in which answer."""
+    """Rows of _BLOCKS from answers with entries: the entries of a block, and the runs of entries that follow each other in an answer."""
     for batch in batches:
         lists = batch.column("entries")
         counts = lists.value_lengths().to_numpy()

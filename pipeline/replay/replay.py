@@ -72,7 +72,7 @@ ANSWER_SCHEMA = (
     "suggestPullingFromSlave BOOLEAN, msgCount4Commercial INT, messagesOnDisk INT, diskFallBehind BIGINT, filterMessageCount INT, "
     f"exception STRING, error STRING, entries {t.ENTRIES_TYPE}"
 )
-# with at least so many entries in the store, and so many for each request, it is cheaper to find the needed segments before reading them
+# with at least this many entries in the store, and this many for each request, it is cheaper to find the needed segments first
 _MANY_ENTRIES = 1_000_000
 _ENTRIES_A_REQUEST = 5
 _BLOCK = "struct<firstQueueOffset: BIGINT, entryCount: INT, entries: BINARY, extUnits: BINARY>"
@@ -96,9 +96,9 @@ class RequestProfile:
     Attributes:
         into_messages: whether a request may have a filter that looks into messages.
         far: whether a request may scan more entries than one segment is sure to hold.
-        about: approximate number of requests; None where unknown.
-        touched: segments that the requests start in (and perhaps others), in the columns of `touched_segments`; None where unknown.
-        packed: packs all requests by their keys in the tasks that read them; None where the rows of a DataFrame are packed.
+        about: approximate number of requests; None if unknown.
+        touched: segments that the requests start in (and perhaps others), in the columns of `touched_segments`; None if unknown.
+        packed: packs all requests by their keys in the tasks that read them; None if the rows of a DataFrame are packed.
     """
 
     into_messages: bool = True
@@ -143,11 +143,11 @@ class BrokerStore:
 
     @property
     def log_start(self) -> int:
-        """First offset of the commit log; its end where the log has no files."""
+        """First offset of the commit log; its end if the log has no files."""
         return int(self.log.starts[0]) if len(self.log.starts) else self.log_end
 
     def files_ahead(self, settings: PullSettings) -> int:
-        """How many queue files after the one that it starts in a pull can reach."""
+        """The number of queue files that a pull can reach after the file in which it starts."""
         return max(min(queue_files(settings) - 1, self.max_offset // self.entries_a_file), 0)
 
     def has_far_pulls(self, settings: PullSettings) -> bool:
@@ -165,10 +165,10 @@ def broker_store(broker: OpenedBroker, *, readable: bool = True) -> BrokerStore:
 
     Args:
         broker: the broker.
-        readable: whether the store answers; it answers null to each pull otherwise, whatever its figures are.
+        readable: whether the store is readable; if not, it answers null to each pull, whatever its figures are.
 
     Raises:
-        LakeError: the lake has no such broker, or its store was imported as found and answers: a broker would change it at its start.
+        LakeError: the lake has no such broker, or its store was imported as found and is readable: a broker would change it at its start.
     """
     store = broker.remembered("store", (t.BROKER, t.STORE_FILE, t.QUEUE), lambda: _read_store(broker))
     if store.as_found and readable:
@@ -176,7 +176,7 @@ def broker_store(broker: OpenedBroker, *, readable: bool = True) -> BrokerStore:
     return store
 
 
-# the columns of the broker that no answer can do without
+# the columns of the broker's row that every answer needs
 _FIGURES = ("maxPhyOffset", "mappedFileSizeConsumeQueue", "mappedFileSizeCommitLog")
 
 
@@ -218,13 +218,13 @@ def replay(
 
     Args:
         broker: the broker whose store answers.
-        requests: rows of REQUEST_COLUMNS; `seq` is unique, `expression` is the TAG filter or NULL. Where `profile.into_messages`, they
+        requests: rows of REQUEST_COLUMNS; `seq` is unique, `expression` is the TAG filter or NULL. If `profile.into_messages`, they
             also have `filterType` (NULL without a filter) and `registered`, and `expression` is of type `filterType`.
         at: which part of the store a request sees: all of it, what was there at the request's time, or up to the recorded maxOffset.
         settings: of the broker.
         with_entries: whether an answer lists its entries, not only their number and size.
         profile: of the requests.
-        slave_lag: of the broker that answers; 0 where `at` is recorded-max, in milliseconds only where it is request-time.
+        slave_lag: of the broker that answers; 0 if `at` is recorded-max, in milliseconds only if `at` is request-time.
         finish: a last step in the tasks that answer; None for none.
 
     Returns:
@@ -267,8 +267,8 @@ def requests_after_entries(
         slave_lag: as for `replay`.
 
     Returns:
-        Pairs of what the kernel needs and the rows: first of requests with TAG filters or none; then, if the profile says that there
-        may be any, of requests with filters that look into messages.
+        Pairs of what the kernel needs and the rows. The first pair is for requests with TAG filters or none. If `profile.into_messages`,
+        a second pair is for requests with filters that look into messages.
     """
     store = broker_store(broker, readable=settings.readable)
     files_ahead = store.files_ahead(settings)
@@ -277,11 +277,11 @@ def requests_after_entries(
     more, tasks = profile.far or whole_files, None
     few = not files_ahead and store.entries >= max(_MANY_ENTRIES, (profile.about or 0) * _ENTRIES_A_REQUEST)
     place = partial(by_segment, store, whole_files)
-    first = by_queue if at == "request-time" or slave_lag.bytes else place  # such requests are placed anew
+    first = by_queue if at == "request-time" or slave_lag.bytes else place  # such requests get their final keys later
     packed = profile.packed(first) if profile.packed and not slave_lag.millis else None
     if few:
         find_touched = partial(touched_segments, requests, entries_a_file=store.entries_a_file)
-        if packed is not None:  # a pass over the lines of a file costs more than all that follows
+        if packed is not None:  # a pass over the lines of a file costs more than all later steps
             packed = computed_once(packed, eager=False)
             find_touched = partial(touched_by_packed, packed, entries_a_file=store.entries_a_file)
         known = None if whole_files or profile.touched is None else TouchedSegments("segment", profile.touched)
@@ -340,9 +340,9 @@ def _placed(
         slave_lag: as for `replay`.
         place: gives the final keys.
         first: gives the keys that requests are packed by before their bounds are known.
-        few: whether the requests are few for the store.
+        few: whether the requests are few in comparison with the store's entries.
         requests: the requests.
-        packed: the requests as packed rows with the keys of `first`; None where they are packed here.
+        packed: the requests as packed rows with the keys of `first`; None if they are packed here.
     """
     if slave_lag.millis:
         requests = requests.withColumn("timestamp", F.expr(f"coalesce(try_subtract(timestamp, {slave_lag.millis}L), timestamp)"))
@@ -395,7 +395,7 @@ def by_segment(store: BrokerStore, whole_files: bool, matrix: Matrix) -> tuple[N
 
 
 def by_queue(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The key of requests whose segment is not known yet: none, so that the requests of a queue stay together."""
+    """NO_KEY as the key of requests whose segment is not known yet, so that the requests of a queue stay together."""
     return np.full(len(matrix), NO_KEY), np.zeros(len(matrix), np.bool_)
 
 
@@ -411,7 +411,7 @@ def cut_at_recorded(place: Place, rows: Iterable[Row]) -> Iterator[pa.RecordBatc
 
 
 def _for_files_before(segments: DataFrame, files: int, entries_a_file: int) -> DataFrame:
-    """The segments, each once for its own queue file and for so many files before it, with that file's `fileFirstOffset`."""
+    """The segments, each once for its own queue file and for each of `files` files before it, with that file's `fileFirstOffset`."""
     first = F.explode(F.expr(f"transform(sequence(0L, {files}L), file -> fileFirstOffset - file * {entries_a_file}L)"))
     return segments.withColumn("fileFirstOffset", first).where("fileFirstOffset >= 0")
 
@@ -421,9 +421,9 @@ def _after_entries(segments: DataFrame, in_files: DataFrame, placed: DataFrame, 
 
     Args:
         segments: rows of consume_queue_segment.
-        in_files: the same rows, by the queue file (`fileFirstOffset`) from which on pulls can reach them.
+        in_files: the same rows, once for each queue file (`fileFirstOffset`) from which pulls can reach them.
         placed: packed rows; the entries of a wide row are all segments of its queue file.
-        far: queue files of the wide rows (`_far`); None where no row is wide.
+        far: queue files of the wide rows (`_far`); None if no row is wide.
         then_by: further columns to sort the packed rows of a key by.
     """
     block = F.struct("firstQueueOffset", "entryCount", "entries", "extUnits").cast(_BLOCK)

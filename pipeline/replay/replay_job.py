@@ -163,7 +163,7 @@ def _answer_file(
 def _write_answers(
     run: ReplayRun, requests: DataFrame, *, options: ReplayOptions, profile: RequestProfile, now: Callable[[], dt.datetime]
 ) -> dict[str | None, int]:
-    """Write the answers to pull_response, directly from the answering tasks where possible; gives the number of answers by error."""
+    """Write the answers to pull_response, if possible directly from the answering tasks; return the number of answers by error."""
     pull = run.settings.pull_settings()
     writer = run.writer()
     files_of = writer.file_writer(t.PULL_RESPONSE)
@@ -227,7 +227,7 @@ def check_timestamps(requests: DataFrame, file: RequestFile, options: ReplayOpti
     """Check that each request has the times that the options need.
 
     Raises:
-        RequestError: names the first request without such a time.
+        RequestError: a request lacks a needed time; the error names the first one.
     """
     chosen = options.chosen(requests)
     needed = []

@@ -85,7 +85,7 @@ class ReplayRun:
         broker: whose store answers.
         run_id: of the replay.
         source: name of the file or table of requests.
-        source_digest: SHA-256 of the request file; None where the requests are not in one file.
+        source_digest: SHA-256 of the request file; None if the requests are not in one file.
         settings: of the broker.
         at: which part of the store a request sees.
         started: when the replay was started.
@@ -137,8 +137,8 @@ class Replayed(Generic[ComparisonT]):
         run_id: of the replay.
         requests: number of requests.
         unanswered: number of requests without an answer, by error code.
-        comparison: of the answers with the recorded answers; None where they were not compared.
-        out: file of the answers; None where they are in pull_response.
+        comparison: of the answers with the recorded answers; None if they were not compared.
+        out: file of the answers; None if they are in pull_response.
     """
 
     run_id: str

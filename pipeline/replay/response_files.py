@@ -54,7 +54,7 @@ def request_ids(digests: str | pa.Array, lines: pa.Array) -> pa.Array:
 
 
 def responses(answers: pa.RecordBatch, ids: pa.Array, *, broker: str, run_id: str) -> pa.RecordBatch:
-    """Rows of pull_response made of rows of ANSWER_SCHEMA, the requestId of each, and the names of their broker and run."""
+    """Rows of pull_response, made from rows of ANSWER_SCHEMA, the requestId of each, and the names of their broker and run."""
     given = {name: answers.column(name) for name in answers.schema.names} | {"requestId": ids}
     given |= {"brokerName": pa.repeat(broker, len(answers)), "runId": pa.repeat(run_id, len(answers))}
     columns = [given.get(field.name, pa.nulls(len(answers), field.type)) for field in arrow_schema(PULL_RESPONSE)]

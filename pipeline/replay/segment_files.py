@@ -1,6 +1,6 @@
 """Let the answering tasks read the entries themselves, from the Parquet files of consume_queue_segment.
 
-This is done where requests need at least a quarter of the segments in the files. Each task gets the requests of a range of segments, in
+This is done when requests need at least a quarter of the segments in the files. Each task gets the requests of a range of segments, in
 the order of the files, and reads each segment once. Only requests are shuffled, and the ranges are about equal in work.
 """
 
@@ -31,11 +31,11 @@ from pipeline.tasks.local_rows import frame_of
 
 Rows = Iterator[dict[str, Any]]
 
-# least part of a file's segments that must be needed, so that it is cheaper to read the whole file
+# if at least this part of the segments in the files is needed, it is cheaper to read the files as a whole
 _LEAST_PART = 1 / 4
 # most files, and most segments, whose places the driver keeps
 _MOST_FILES, _MOST_SEGMENTS = 1_000, 100_000
-# reading a segment takes as long as answering so many requests
+# reading a segment takes as long as answering this many requests
 _REQUESTS_A_SEGMENT = 8
 # most requests of a task, so that no task runs for long
 _REQUESTS_A_TASK = 1 << 17
@@ -72,9 +72,10 @@ class SegmentTasks:
 
 
 def segment_tasks(broker: OpenedBroker, touched: TouchedSegments) -> SegmentTasks | None:
-    """The tasks that read the touched segments; None where Spark reads them instead.
+    """The tasks that read the touched segments; None if Spark reads them instead.
 
-    Spark reads them where they are few or unknown, or where a task cannot read the files.
+    Spark reads the segments if they are unknown, few, or a small part of their files; if requests need whole queue files; if tasks cannot
+    read the files; or if there are too many files or segments.
     """
     if touched.known is None or touched.few or touched.name != "segment":
         return None
@@ -105,7 +106,7 @@ class _SegmentFiles:
         return cls(tuple(paths), index) if len(index) <= _MOST_SEGMENTS else None
 
     def tasks(self, some: pa.Table, least: int) -> SegmentTasks | None:
-        """Divide some segments into tasks of about equal work; None where the segments are too few.
+        """Divide some segments into tasks of about equal work; None if the segments are a too small part of their files.
 
         Args:
             some: topic, queueId and segment, each with the `count` of its requests.
@@ -132,7 +133,7 @@ def _places(broker: str, number: int, path: str) -> pa.Table:
 
 
 def with_segments(paths: Sequence[str], rows: Rows) -> Rows:
-    """Insert into packed rows, sorted as by `SegmentTasks.before`, a row with the entries (`blocks`) before each segment's requests."""
+    """Insert a row with a segment's entries (`blocks`) before the segment's requests; `rows` are sorted as by `SegmentTasks.before`."""
     place: int | None = None
     file: _OpenFile | None = None
     for row in rows:

@@ -15,13 +15,13 @@ from pipeline.schema import capture_tables as ct
 from pipeline.tasks import small_work
 
 Done = TypeVar("Done")
-# what answers are made of. queues: entries, and properties for filters; lines: all requests and answers at once, for each other
+# what answers are made from. queues: entries, and properties for filters; lines: also all requests and all answers at once
 Reads = Literal["queues", "lines"]
 
 _MOST_PULLS = 100_000
 # about a million requests, and 250,000
 _MOST_REQUEST_BYTES, _MOST_LINE_BYTES = 192 << 20, 32 << 20
-# about ten thousand requests: whether they need many entries is known before a session would have started
+# about ten thousand requests: the driver finds out whether they need many entries before a session would have started
 _FEW_REQUEST_BYTES = 1 << 20
 
 
@@ -35,7 +35,7 @@ def answered_here(
     reads: Reads,
     tell: Callable[[str], None],
 ) -> Done | None:
-    """The result of `answer` for a broker without a session, where the requests are few and the driver can read the tables.
+    """Return the result of `answer` for a broker, without a session, if the requests are few and the driver can read the tables.
 
     Args:
         answer: answers requests; raises NoSessionError before it writes anything, if only Spark can.
@@ -43,11 +43,11 @@ def answered_here(
         name: the broker's name; None for the lake's only broker.
         requests_path: path of the request file; None for captured pulls.
         options: of the replay.
-        reads: what of the store the answers are made of.
-        tell: called with a line that says who answers, and why it is Spark.
+        reads: what the answers are made from.
+        tell: called with a line that says whether the driver or Spark answers, and why if it is Spark.
 
     Returns:
-        The result; None where Spark has to answer.
+        The result; None if Spark has to answer.
     """
 
     def work() -> Done:
@@ -71,5 +71,5 @@ def _why_not_small(broker: OpenedBroker, requests_path: str | None, options: Rep
             return f"the file has more than {most >> 20} MiB"
     if size <= _FEW_REQUEST_BYTES:
         return None
-    store = broker_store(broker, readable=False)  # whether it was imported as found is checked when it answers
+    store = broker_store(broker, readable=False)  # a store that was imported as found is refused later, when it answers
     return None if store.entries <= MOST_READ_ENTRIES else f"the queues have more than {MOST_READ_ENTRIES:,} entries"

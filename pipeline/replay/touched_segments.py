@@ -38,7 +38,7 @@ class TouchedSegments:
 
     Attributes:
         name: the column of consume_queue_segment that numbers them: "segment" or "fileFirstOffset".
-        segments: topic, queueId and the column `name`. As a table: distinct, each with a `count` of its requests. As a DataFrame, where
+        segments: topic, queueId and the column `name`. As a table: distinct, each with a `count` of its requests. As a DataFrame, if
             there are more than SOME_SEGMENTS: a row for each request, or for some requests of a segment.
     """
 
@@ -49,7 +49,7 @@ class TouchedSegments:
     def of(cls, rows: DataFrame, name: str, *more: Column, count: Column | None = None) -> TouchedSegments:
         """The touched segments, from rows with topic, queueId and the column `name`; a table also has the aggregates `more`.
 
-        `count` is the number of requests in some rows; None where each row is a request.
+        `count` is the number of requests in some rows; None if each row is a request.
         """
         counted = (F.count("*") if count is None else count).alias("count")
         found = rows.groupBy("topic", "queueId", name).agg(counted, *more).limit(SOME_SEGMENTS + 1).toArrow()
@@ -57,7 +57,7 @@ class TouchedSegments:
 
     @property
     def known(self) -> pa.Table | None:
-        """The distinct segments as a table; None where there are too many."""
+        """The distinct segments as a table; None if there are too many."""
         return self.segments if isinstance(self.segments, pa.Table) else None
 
     @property
