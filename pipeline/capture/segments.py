@@ -101,11 +101,16 @@ def any_segment(packet: Packet, names: dict[tuple[bytes, int], str]) -> Segment 
     inner = layer.data
     if getattr(layer, "p", None) != ip.IP_PROTO_TCP:  # dpkt gives no protocol for a packet that IPv6 encrypts
         return None
-    if not isinstance(inner, tcp.TCP):
+    if not isinstance(inner, tcp.TCP) or _is_later_fragment(layer):
         return Bad(packet.position, "expected a whole TCP header, found a part of it, or a fragment", packet.data[:RAW_BYTES_MAX])
     source, target = _name(names, layer.src, inner.sport), _name(names, layer.dst, inner.dport)
     payload = bytes(inner.data)
     return _segment(packet, source, target, (inner.seq, inner.ack, inner.flags & 0xFF), payload, _claimed(layer, inner, len(payload)))
+
+
+def _is_later_fragment(layer: Any) -> bool:
+    # of IPv6, dpkt recognizes a fragment only if its fragment header is the first extension header
+    return any(getattr(header, "frag_off", 0) > 0 for header in getattr(layer, "all_extension_headers", ()))
 
 
 def _segment(packet: Packet, source: str, target: str, numbers: tuple[int, int, int], payload: bytes, length: int) -> Segment:
@@ -125,6 +130,8 @@ def _internet_layer(packet: Packet) -> tuple[Any, str]:
         link = kind(packet.data)
     except (UnpackError, IndexError, ValueError) as error:
         return None, f"expected the headers of a packet, found {type(error).__name__} {error}"
+    except AttributeError:  # dpkt takes the last extension header of a fragment for its fragment header
+        return None, "expected the fragment header as the last extension header of IPv6, found another one after it"
     if isinstance(link, ip.IP | ip6.IP6):
         return link, ""
     layer = link.data

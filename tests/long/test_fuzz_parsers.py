@@ -2,7 +2,7 @@
 
 PULLSIM_FUZZ_SECONDS is the time of each group of targets, 600 by default. PULLSIM_FUZZ_INPUTS is the number of inputs of each parser, to
 which coverage leads, 100,000 by default. PULLSIM_SEED is the seed. Inputs that reached new code are kept in the folder
-PULLSIM_FUZZ_FOLDER, by default `.fuzz` of the checkout. What fails goes into tests/house/test_fuzz.py.
+PULLSIM_FUZZ_FOLDER, by default `.fuzz` of the checkout. What fails becomes a test of its parser.
 """
 
 from __future__ import annotations

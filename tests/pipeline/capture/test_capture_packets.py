@@ -201,6 +201,29 @@ def test_a_packet_that_ipv6_encrypts_is_no_segment() -> None:
     assert segment_of(Packet(0, 24, START, ETHERNET, bytes(packet)), {}) is None
 
 
+HOP_BY_HOP, FRAGMENT, DESTINATION = (0, bytes([0, 1, 4, 0, 0, 0, 0])), 44, (60, bytes([0, 1, 4, 0, 0, 0, 0]))
+FIRST, LATER = (FRAGMENT, struct.pack(">BHI", 0, 1, 7)), (FRAGMENT, struct.pack(">BHI", 0, 8 << 3, 7))
+
+
+@pytest.mark.parametrize(
+    ("extensions", "found"),
+    [
+        ((FIRST, DESTINATION), "expected the fragment header as the last extension header"),
+        ((LATER, DESTINATION), "expected the fragment header as the last extension header"),
+        ((LATER,), "or a fragment"),
+        ((HOP_BY_HOP, LATER), "or a fragment"),
+    ],
+)
+def test_what_is_no_first_fragment_of_ipv6_is_bad(extensions: tuple[tuple[int, bytes], ...], found: str) -> None:
+    kinds = [kind for kind, _ in extensions]
+    headers = b"".join(bytes([following]) + rest for following, (_, rest) in zip([*kinds[1:], 6], extensions, strict=True))
+    content = headers + tcp((V6[0], 1), (V6[1], 2), 7, PAYLOAD)
+    packet = struct.pack(">IHBB32x", 6 << 28, len(content), kinds[0], 64) + content
+    bad = segment_of(Packet(0, 24, START, RAW, packet), {})
+    assert isinstance(bad, Bad)
+    assert found in bad.error
+
+
 def test_the_padding_of_a_short_ethernet_frame_is_no_payload() -> None:
     packet = link(ETHERNET, ip(*V4, tcp(CLIENT, SERVER, 7, b"x"))) + bytes(20)
     found = segment_of(Packet(0, 24, START, ETHERNET, packet), {})
