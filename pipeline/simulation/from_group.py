@@ -1,6 +1,6 @@
-"""The scenario of a group as it is: rate, backlog, tags, clients and pace of commits from a lake, as a file to edit. No Spark here.
+"""A scenario file of a group, to edit, with the figures of a lake: rate, backlog, tags, clients and pace of commits. No Spark here.
 
-Rule: a figure that the lake does not tell stands as a guess, and its comment says so. Rates and shares are those of the messages that the
+Rule: a figure that the lake does not have is a guess, and its comment says so. Rates and shares are those of the messages that the
 store still has; clients and paces are those of the captured traffic.
 """
 
@@ -17,7 +17,7 @@ from pipeline.lake.lake_errors import LakeError
 from pipeline.settings.quantities import counted
 from store_format.errors import printable
 
-# tags that a scenario names one by one; the others together are a tag of their own
+# greatest number of tags in a scenario if the group wants fewer; all other tags together become one, _OTHERS
 _TAGS_MAX: Final = 20
 _OTHERS: Final = "other-tags"
 _NO_TAG: Final = "no-tag"
@@ -28,7 +28,7 @@ WHERE {mine} AND {consumed}{chosen}
 ORDER BY waiting DESC NULLS LAST, queues DESC, topic
 """
 _SIZE = "SELECT queues, messages, messagesPerSecond FROM topic_size WHERE brokerName = {broker} AND topic = {topic}"
-# the time of the captured traffic, and that of the messages that the store has, ms
+# begin and end of the captured traffic, and of the messages that the store has, ms
 _CAPTURED = """
 SELECT
   (SELECT min(arrivalMicros) DIV 1000 FROM pull_request WHERE brokerName = {broker}) AS first,
@@ -63,7 +63,7 @@ _PACE = """
 SELECT sum(CASE WHEN how = 'FORWARD' THEN moved END) AS consumed, (max(micros) - min(micros)) / 1000000 AS seconds
 FROM offset_move WHERE {mine} AND topic = {topic}
 """
-# what the store still has of the messages that the group consumed, and of those that it sent back
+# messages that the store still has: those that the group consumed, and those that the group sent back
 _TRIED = """
 SELECT
   (
@@ -73,14 +73,14 @@ SELECT
     SELECT count(*) FROM commit_log WHERE brokerName = {broker} AND topic = {retry} AND properties['RETRY_TOPIC'] = {topic}
   ) AS retried
 """
-# s of captured traffic that tell a rate
+# least s of captured traffic from which a rate is calculated
 _SEEN_SECONDS = 10
 _OF_TIME = {True: "that came while traffic was captured", False: "of the store over their time"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFigures:
-    """What a lake tells of a group on a topic; None for what it does not tell.
+    """The figures of a group on a topic in a lake; None for a figure that the lake does not have.
 
     Attributes:
         broker: the broker.
@@ -90,15 +90,15 @@ class GroupFigures:
         queues: queues of the topic.
         messages: messages of the topic that the store has.
         rate: messages a second that came to the topic, over all queues.
-        rate_is_captured: whether the rate is that of the time of the captured traffic; else of the time of all messages of the store.
+        rate_is_captured: whether `rate` is from the time of the captured traffic; else it is from the time of all messages of the store.
         backlog: messages that wait for the group.
         tags: tag -> messages, the commonest first; no tag is None.
         body: bytes of a body on the average.
-        clients: clients of the group, those that had left too if all had.
+        clients: clients of the group that have not left; if all have left, all clients that were seen.
         model: CLUSTERING or BROADCASTING.
         filter: type and expression of the group's filter.
-        batch: messages that its pulls mostly ask for.
-        pace: messages a second by which its committed offsets moved.
+        batch: the most common maxMsgNums of the group's pulls.
+        pace: messages a second by which the group's committed offsets moved.
         fails: share of the group's tries after which it sent the message back, among the messages that the store has.
     """
 
@@ -122,7 +122,7 @@ class GroupFigures:
 
 
 def group_figures(ask: Ask, broker: str | None, group: str, topic: str | None) -> GroupFigures:
-    """Return what a lake tells of a group.
+    """Return the figures of a group on a topic in a lake.
 
     Args:
         ask: gives the rows of a query.
@@ -131,7 +131,7 @@ def group_figures(ask: Ask, broker: str | None, group: str, topic: str | None) -
         topic: the topic; None for the one with the greatest lag.
 
     Raises:
-        LakeError: the lake has several brokers and none is named, or no offset of the group on a topic.
+        LakeError: no broker is named and the lake does not have exactly one, or the lake has no offset of the group on the topic.
     """
     brokers = sorted(row["brokerName"] for row in _rows(ask, "SELECT brokerName FROM broker"))
     if broker is None and len(brokers) != 1:
@@ -174,9 +174,9 @@ def group_figures(ask: Ask, broker: str | None, group: str, topic: str | None) -
 
 
 def _captured_rate(ask: Ask, values: Mapping[str, str]) -> float | None:
-    """Messages a second that came while traffic was captured; None where too little of that time is in the store.
+    """Return the messages a second that came while traffic was captured; None if the store has less than _SEEN_SECONDS of that time.
 
-    Messages that were there before say nothing of the rate.
+    Messages from before the capture say nothing about the rate.
     """
     times = _first(ask, _CAPTURED, values)
     if None in times.values():
@@ -191,7 +191,7 @@ def _captured_rate(ask: Ask, values: Mapping[str, str]) -> float | None:
 def _fails(tried: Mapping[str, Any], tags: Mapping[str | None, int], told: Mapping[str, Any]) -> float | None:
     """Return the share of tries that failed: a message counts once for its first try, and once for each time it was sent back.
 
-    Messages that the group's tags leave out are consumed without a try; of those that another filter leaves out nothing is known.
+    The group consumes messages that its tags leave out without a try. How many messages a filter of another type leaves out is not known.
     """
     consumed, retried = tried["consumed"] or 0, tried["retried"]
     wanted = _wanted((told["expressionType"], told["expression"]) if told else None)
@@ -201,7 +201,7 @@ def _fails(tried: Mapping[str, Any], tags: Mapping[str | None, int], told: Mappi
 
 
 def _wanted(filter_of: tuple[str, str] | None) -> list[str]:
-    """The tags that a filter names; none where it lets all messages pass, or is of another type."""
+    """Return the tags that a filter names; none if the filter lets all messages pass, or is no TAG filter."""
     if filter_of is None or filter_of[0] != "TAG" or filter_of[1] == "*":
         return []
     return [one.strip() for one in filter_of[1].split("||") if one.strip()]
@@ -252,7 +252,7 @@ def _line(name: str, value: str, comment: str, is_known: bool = True) -> str:
 
 
 def _comment(text: str) -> str:
-    """A comment of TOML; names from outside stay on its line."""
+    """Return a comment of TOML; a name from outside cannot end its line."""
     return f"# {printable(text)}"
 
 
@@ -265,7 +265,7 @@ def _subscription(found: GroupFigures, subscription: str) -> list[str]:
 
 
 def _listener(found: GroupFigures) -> list[str]:
-    """The lines of the listener: the time for which 20 threads of each client give the captured pace."""
+    """Return the lines of the listener; with its time for a message, 20 threads of each client reach the captured pace."""
     if found.pace is None:
         takes = _line("takes", '"20ms"', "time for a message", is_known=False)
     else:
@@ -287,9 +287,9 @@ def _consumer(found: GroupFigures) -> list[str]:
 
 
 def _tags(found: GroupFigures, wanted: Sequence[str]) -> dict[str, int]:
-    """The messages of each wanted tag and of the commonest others, and of all others under one name.
+    """Return the messages of each wanted tag, of the most common other tags, and of all other tags under one name.
 
-    A scenario must have messages of each tag that the group wants; where there is none of any, one stands for them.
+    A scenario must have messages of each tag of its subscription. If the store has none of any wanted tag, the first one gets 1 message.
     """
     names = [tag for tag in wanted if tag in found.tags] or list(wanted[:1])
     names += [tag for tag in found.tags if tag is not None and tag not in names][: max(_TAGS_MAX - len(names), 0)]
@@ -303,7 +303,7 @@ def _table(shares: Mapping[str, int]) -> str:
 
 
 def _text(value: str) -> str:
-    """A text of TOML: JSON's escapes are a part of TOML's, but for DEL."""
+    """Return a text as a string of TOML: as in JSON, but DEL is escaped, which JSON leaves as it is."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -312,7 +312,7 @@ def _number(value: float | None, otherwise: float) -> str:
 
 
 def _rounded(value: float) -> str:
-    """A number with three digits that count, without an exponent."""
+    """Return a number with three significant digits, without an exponent."""
     if value == 0:
         return "0.0"
     text = f"{float(f'{value:.3g}'):.12f}".rstrip("0")

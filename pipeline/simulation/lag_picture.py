@@ -1,7 +1,7 @@
 """The chart of lag over time, a line for each variant, as a self-contained SVG file for light and dark pages.
 
-Rule: matplotlib draws; a style sheet in the file gives the ink of light and of dark pages. The points of a line show its name.
-Surprise: no text of a user is given to matplotlib, whose fonts lack letters. It draws marks, which are replaced by the texts afterwards.
+Rule: matplotlib draws; a style sheet in the file sets the ink for light and for dark pages. The tooltip of a line has its name.
+Surprise: matplotlib gets no text of a user, because its fonts lack letters. It draws placeholders, which the texts replace afterwards.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COLOURS = ("#3b7dd8", "#d9822b", "#2f9e62", "#c94f7c", "#8a63d2", "#a8892c", "#
 _DASHES: Final[tuple[Any, ...]] = ("solid", (0, (7, 3)), (0, (2, 3)))
 _TICKS = 6
 _SECONDS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14_400, 43_200, 86_400, 172_800, 864_000)
-# stands for the colour of the text, which the style sheet knows
+# placeholder for the colour of the text, which the style sheet sets
 _INK = "#0000fe"
 _STYLE = "svg{color:#222;background:#fff}@media(prefers-color-scheme:dark){svg{color:#ddd;background:#181a1d}}"
 _RC: Final[dict[Any, Any]] = {
@@ -65,7 +65,7 @@ def lag_picture(title: str, lines: Mapping[str, Sequence[tuple[int, int]]]) -> s
 
 
 def _figure(title_lines: int, lines: Sequence[Sequence[tuple[int, int]]]) -> Figure:
-    """The figure: lines of the title, the axes, and a line of the legend for each line."""
+    """Return the figure: the lines of the title, the axes, and a row of the legend for each line of the chart."""
     above, below = _TITLE_LINE * title_lines, _LEGEND_LINE * len(lines)
     height = above + _HEIGHT + below
     figure = Figure(figsize=(_WIDTH / 72, height / 72), dpi=72)
@@ -110,7 +110,7 @@ def _draw(axes: Axes, lines: Sequence[Sequence[tuple[int, int]]]) -> None:
 
 
 def _with_texts(svg: str, title: str, texts: Mapping[str, str], tooltips: Sequence[str]) -> str:
-    """The picture with the texts of the user: in place of their marks, as its title, and as tooltips of the lines."""
+    """Return the picture with the texts of the user: in place of the placeholders, as its title, and as tooltips of the lines."""
     ET.register_namespace("", _NAMESPACE)
     root = ET.fromstring(svg)  # noqa: S314 (matplotlib has just written it)
     for name in ("width", "height"):

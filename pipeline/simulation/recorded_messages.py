@@ -1,7 +1,7 @@
 """Read the recorded messages of a topic for a simulation that replays them.
 
-Not the broker's own. Messages stored before the simulation's start are its backlog. A queue's messages are those that the broker can find,
-from its minOffset on. The group's committed offsets are those of the import.
+This is no rule of the broker. Messages stored before the simulation's start are its backlog. A queue has the messages from its minOffset
+on, which the broker can find. The group's committed offsets are those of the import.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def recorded_topic(broker: OpenedBroker, scenario: GroupScenario, where: str) ->
 
 
 def _queues(broker: OpenedBroker, scenario: GroupScenario, where: str) -> tuple[MessageQueue, ...]:
-    """Return the queues of the topic's configuration and those with a folder; a store may lack the configuration."""
+    """Return the queues of the topic that its configuration or the store's folders have; a store may lack the configuration."""
     mine = broker.is_mine
     told = broker.lake.table(t.TOPIC_CONFIG).where(mine).select("topic", F.col("readQueueNums").alias("queues"))
     there = broker.lake.table(t.QUEUE).where(mine).select("topic", (F.col("queueId") + 1).alias("queues"))

@@ -1,6 +1,6 @@
 """Read and check a scenario file, which docs/simulate.md describes. Unknown fields and wrong values are errors before anything runs.
 
-Not the broker's own; settings of client and broker have their own names.
+This is no rule of the broker. Settings of client and broker have RocketMQ's names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from udfs.simulation.world import MS
 CHECK_SETTINGS = {"transactionCheckInterval": 1000, "transactionTimeOut": 0, "transactionCheckMax": 0}
 # a run with transactions has a row for each transaction and for each message of the backlog
 MOST_MESSAGES = 1_000_000
-# 0.7 + 0.2 + 0.1 is a little more than 1
+# shares that add up to 1 may leave a rest: 1.0 - 0.18 - 0.82 is 1.1e-16
 _ROUNDING = 1e-9
 BEGINS = ("committed", "first", "last", "never")
 # the broker's settings that a simulation reads
@@ -138,7 +138,7 @@ class GroupScenario(f.FileTable):
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One scenario of a file, with one combination of the values of `--vary`: `given` has the text set for each field."""
+    """One scenario of a file, with one combination of the values of `--vary`: `given` has the text of each field that `--vary` sets."""
 
     number: int
     given: Mapping[str, str]
@@ -236,7 +236,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _with(tables: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the tables with the values of a variant; `given` names an element of a list by its number, the first one without."""
+    """Return the tables with the values of a variant. A name in `given` may have the number of a list's element, 0 by default."""
     changed = copy.deepcopy(dict(tables))
     for name, text in given.items():
         *path, last = name.split(".")
@@ -259,7 +259,7 @@ def _value(text: str) -> Any:
     """Return the TOML value of a text, the text itself if it is no TOML value."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:  # the decoder's error, and that of a number with too many digits
+    except ValueError:  # the decoder's error, also for a number with too many digits
         return text
 
 

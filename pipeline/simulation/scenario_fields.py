@@ -1,6 +1,6 @@
 """Types of the fields that only scenarios of simulations have (durations, stalls, changing rates), and the line of a field in its file.
 
-Not the broker's own. The other fields have the types of workload files.
+This is no rule of the broker. The other fields have the types of workload files.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def consumer(value: object) -> PushConsumer:
     return PushConsumer(**{_NAMES[name].name: one for name, one in found.items()})
 
 
-# where it stands -----------------------------------------------------------------------------------------------------------------------
+# line of a field -----------------------------------------------------------------------------------------------------------------------
 
 
 def with_line(error: WorkloadError, path: str, text: str) -> ScenarioError:
@@ -160,9 +160,9 @@ def with_line(error: WorkloadError, path: str, text: str) -> ScenarioError:
 
 
 def line_of(text: str, names: Sequence[str]) -> int | None:
-    """Return the line of a field in a TOML text, or of the innermost of its tables that the text has; None if it has none.
+    """Return the line of a field in a TOML text; if the text lacks the field, the line of its innermost table in the text, or None.
 
-    `names` are the tables from the outermost in, an element of a list with its number in brackets, then the field.
+    `names` has the tables from the outermost to the innermost, then the field. An element of a list has its number in brackets.
     """
     found, depth = None, 0
     table: list[str] = []
@@ -186,10 +186,14 @@ def line_of(text: str, names: Sequence[str]) -> int | None:
 
 
 def parsed(text: str, path: str) -> dict[str, Any]:
-    """Return the tables of a TOML text; raise ScenarioError with the decoder's message, which has line and column, if it is none."""
+    """Return the tables of a TOML text.
+
+    Raises:
+        ScenarioError: the text is no TOML (the decoder's message has line and column), or is nested too deeply.
+    """
     try:
         return parsed_toml(text)
-    except ValueError as error:  # also one of a number with too many digits
+    except ValueError as error:  # also for a number with too many digits
         raise ScenarioError(path, "TOML", str(error)) from error
     except RecursionError as error:
         raise ScenarioError(path, *f.TOO_DEEP) from error

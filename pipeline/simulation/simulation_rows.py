@@ -168,7 +168,7 @@ def _transaction_figures(run: SimulationRun, found: TransactionFigures) -> dict[
 
 
 def _at_share(ascending: NDArray[np.int64], share: float) -> int | None:
-    """Return the least value that is not below a share of all values; None without values."""
+    """Return the quantile of ascending values at `share`, by nearest rank; None without values."""
     return int(ascending[math.ceil(share * len(ascending)) - 1]) if len(ascending) else None
 
 

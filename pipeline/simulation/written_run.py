@@ -96,7 +96,7 @@ def write_run(store: str, scenario: GroupScenario, where: str, settings: BrokerS
     Raises:
         ScenarioError: the broker's settings contradict the scenario.
         OutputError: the folder is not empty, or cannot be made.
-        StoreError: the disk is full. There is no folder then.
+        StoreError: the disk is full, or the broker does not take a message; no store is left.
     """
     plan = plan_of(scenario, scenario.seed, where)
     sent_back: list[tuple[int, int, int]] = []
