@@ -40,7 +40,7 @@ class Report:
         scope: what the report covers.
         facts: what its head says.
         sections: the questions, in the order of the page.
-        state: `groups` and `topics`: a row for each, which another report is compared with; empty where none is to be.
+        state: `groups` and `topics`: a row for each, to compare with another report; empty if there is no comparison.
     """
 
     scope: Scope

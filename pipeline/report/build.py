@@ -100,7 +100,7 @@ def _require(ask: AskAll, root: str, only: Filters) -> None:
 
 
 def _scope(ask: AskAll, only: Filters, named: str) -> Scope:
-    """Return what the lake has of what the report covers, which is what questions it can answer."""
+    """Return the scope of the report: its brokers, and the data that the lake has to answer the questions."""
     whose = Scope(named, (), only)
     names = " UNION ".join(f"SELECT brokerName FROM {table} {whose.of_broker()}" for table in NAMING)
     queries = (

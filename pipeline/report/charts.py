@@ -1,8 +1,9 @@
 """Charts of the report: matplotlib's SVG, adapted to dark and light pages and to phones.
 
-Rule: matplotlib places axes, ticks and marks. Colours become variables of the page's style sheet: those of names are any, those of
-statuses mean a tone. Each bin of time has its figures in a <title>, which browsers show as a tooltip without a script. Each chart is on the
-page three times, for wide windows, for others and for phones; the style sheet shows one. All ticks of a time axis have one form.
+Rule: matplotlib places axes, ticks and marks. Colours become variables of the page's style sheet: the colour of a name means nothing,
+the colour of a status means a tone. Each bin of time has its figures in a <title>, which browsers show as a tooltip without a script. Each
+chart is on the page three times, for wide windows, for others and for phones; the style sheet shows one. All ticks of a time axis have one
+form.
 Surprise: names of groups and topics are never passed to matplotlib, which reads a text with dollar signs as a formula. They are in the
 legend and in titles.
 """
@@ -40,7 +41,7 @@ _INK, _GRID = "#0000fe", "#0000fd"
 # variables of the style sheet for series without a tone, and for those of each tone, in the order of the series
 _NAMED: Final = tuple(f"s{number}" for number in range(8))
 _TONED: Final = {tone: tuple(f"{tone}{number}" for number in range(4)) for tone in Tone}
-# placeholders for them; not black, because matplotlib leaves out black as the default of SVG
+# placeholders for these variables; not black, because matplotlib leaves out black as the default of SVG
 _PLACEHOLDERS: Final = {
     name: f"#0000{160 + place:02x}" for place, name in enumerate((*_NAMED, *(name for names in _TONED.values() for name in names)))
 }
@@ -67,7 +68,7 @@ _RC: Final[dict[Any, Any]] = {
 }
 _SECOND, _MINUTE, _DAY = 1000, 60_000, 86_400_000
 _COLOUR = re.compile(r"#0000[0-9a-f]{2}")
-# fonts, which are those of the page, and digits of places beyond a hundredth of a pixel: a third of a picture
+# a third of a picture, which is removed: fonts, because the page sets them, and digits after a hundredth of a pixel
 _NEEDLESS = re.compile(r"font-family: [^;]*; |(?<=\.\d\d)\d+")
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -96,7 +97,7 @@ class Chart:
         shape: lines, with a point at the end of each bin, or stacked bars.
         unit: unit of the values.
         window: the bins.
-        series: the lines or layers; as many are drawn as there are colours.
+        series: the lines or layers; at most as many are drawn as there are colours.
     """
 
     shape: Shape
@@ -126,7 +127,7 @@ def drawn(anchor: str, chart: Chart) -> Markup:
 
 
 def _colours(series: Sequence[Series]) -> Sequence[str]:
-    """The variable of the style sheet for each series, at most as many as there are colours."""
+    """Return the variable of the style sheet for each series; series after the last colour get none."""
     used = Counter[Tone | None]()
     names = []
     for one in series[: len(_NAMED)]:
@@ -198,7 +199,7 @@ def _svg(name: str, form: str, chart: Chart, coloured: Sequence[tuple[Series, st
 
 
 def tick_texts(marks: range) -> tuple[list[str], str]:
-    """Return the texts of ticks (ms since 1970), all of one form, and what the axis has for all of them: the day, if it is one, and UTC."""
+    """Return the texts of ticks (ms since 1970), all of one form, and the label of the axis: UTC, with the day if the texts lack it."""
     times = [time for mark in marks if (time := utc_time(mark)) is not None]
     days = {time.date() for time in times}
     if marks.step % _DAY == 0:
@@ -212,7 +213,7 @@ def tick_texts(marks: range) -> tuple[list[str], str]:
 
 
 def _make_ours(root: ET.Element, name: str) -> None:
-    """Remove elements that a page does not need, and make all ids unique on the page; HTML has no namespaces."""
+    """Remove what a page does not need, replace colours by variables, make ids unique on the page; HTML has no namespaces."""
     for parent in root.iter():
         for child in [child for child in parent if child.tag.rpartition("}")[2] == "metadata"]:
             parent.remove(child)
@@ -246,7 +247,7 @@ def _add_titles(root: ET.Element, box: tuple[float, float, float, float], window
 
 
 def _legend(shape: Shape, coloured: Sequence[tuple[Series, str]]) -> Markup:
-    """The names of the series with their colours, and their last known value or their sum."""
+    """Return the names of the series with their colours, and the last known value of a line or the sum of a layer."""
     entry = Markup('<li><span class="key" style="--key: var(--{})"></span>{}<span class="figure">{}</span></li>')
     whole = _last if shape is Shape.LINES else _sum
     entries = [entry.format(colour, forms.name(one.label), forms.count(whole(one.values))) for one, colour in coloured]

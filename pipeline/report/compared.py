@@ -1,7 +1,7 @@
 """Compares the groups of a report with those of an earlier one.
 
-Rules: rows are matched by broker and name. A lag that one of the reports does not know is no change, nor are dead letters of a group that
-only one of them has. Where one of them cannot have all groups of the other, only groups of both are compared.
+Rules: rows are matched by broker and name. A lag that is unknown in one of the reports is no change, nor are the dead letters of a group
+that only one report has. If one report may lack groups of the other, only groups of both are compared.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Rows = Mapping[tuple[str, str], Row]
 
 
 class ReportFileError(UnusableInputError, ValueError):
-    """A file is no report; the message names it."""
+    """A file is no report; the message names the file."""
 
 
 def state_queries(scope: Scope) -> Sequence[str]:
@@ -146,8 +146,9 @@ class Compared:
 
         Args:
             scope: what this report covers.
-            kept: what a report keeps most of, in words that begin with groups or topics.
-            states: what they had in either report.
+            kept: which rows a report keeps if there are too many, for example "groups, those with the greatest lag"; the first word is
+                groups or topics.
+            states: the rows of the groups or topics of each report.
         """
         what = kept.partition(",")[0]
         notes = [] if self.lake == scope.lake else [f"The other report is one of the lake {self.lake}."]
@@ -166,7 +167,7 @@ def _is_cut(*states: Sequence[Row]) -> bool:
 
 
 def _come_and_gone(rows: Sequence[Row]) -> Markup:
-    """What is said of groups that only one of the reports has."""
+    """Return the part of the finding about groups that only one of the reports has."""
     text = Markup("")
     if new := [row for row in rows if row["statusBefore"] == NEW]:
         most = max(new, key=lambda row: (status_tone(row["status"]) is Tone.BAD, row["lag"] or 0))
@@ -179,7 +180,7 @@ def _come_and_gone(rows: Sequence[Row]) -> Markup:
 
 
 def _tone(rows: Sequence[Row], is_worse: object, dead: int, fallen: Sequence[Row]) -> Tone:
-    """The tone of what changed: a new group counts by its status, and by what waits for it."""
+    """Return the tone of what changed; a new group counts by its status, and if messages wait for it, the tone is at least WARN."""
     new = [row for row in rows if row["statusBefore"] == NEW]
     became = {status_tone(row["status"]) for row in rows if row in new or _is_worse(row)}
     if dead or Tone.BAD in became:
@@ -221,12 +222,12 @@ def _changes(before: Rows, now: Rows) -> list[dict[str, Any]]:
 
 
 def _waiting(row: Row | None) -> int | None:
-    """The messages that wait for a group, those for a retry too; None where no lag on its topics is known."""
+    """Return the messages that wait for a group, with those on its retry topic; None if no lag on its topics is known."""
     return None if row is None or row["lag"] is None else row["lag"] + (row["retryLag"] or 0)
 
 
 def _lag_change(old: Row | None, new: Row | None) -> int | None:
-    """By how much more messages wait; None where one of the reports does not know it, or knows the lag of other queues."""
+    """Return how many more messages wait; None if a report does not know the lag, or the number of queues of unknown lag differs."""
     was, is_now = _waiting(old), _waiting(new)
     if old is None or new is None or was is None or is_now is None or old["queuesUnknown"] != new["queuesUnknown"]:
         return None
@@ -242,12 +243,12 @@ def _has_changed(row: Row) -> bool:
 
 
 def _is_worse(row: Row) -> bool:
-    """Whether a group of both reports is in trouble, and was in less."""
+    """Whether a group of both reports has a status that is worse than UNKNOWN, and worse than it was."""
     was, now = (_WORSE.index(found) if found in _WORSE else 0 for found in (row["statusBefore"], row["status"]))
     return _is_in_both(row) and now > max(was, _WORSE.index("UNKNOWN"))
 
 
-# most bytes of a report: one of 300,000 groups has less
+# most bytes of a report's file: a report of 300,000 groups has fewer
 _REPORT_BYTES_MAX = 128 << 20
 
 

@@ -24,7 +24,7 @@ from pipeline.settings.quantities import milliseconds
 from store_format.errors import UnusableInputError
 
 JSON_PATH: Final = "/report.json"
-# pages kept: those that people go back to
+# number of pages kept, those shown last: people go back to them
 _KEPT: Final = 16
 _REFRESH_MIN, _REFRESH_MAX = 2, 86_400
 _FIELDS_MAX = 20
@@ -79,7 +79,7 @@ class LiveReport:
             return "500 Internal Server Error", _TEXT, f"{error}\n"
 
     def _text(self, kind: str, asked: Mapping[str, str]) -> str:
-        """The report of the lake's newest version; one at a time, so that what many ask for is made once."""
+        """Return the report of the lake's newest version. One is made at a time, so a report that many clients request is made once."""
         only = _filters(asked)
         with self._lock, errors_told():
             lake = EmbeddedLake(self.lake)
@@ -95,7 +95,7 @@ class LiveReport:
 
 
 def _asked(query: str) -> dict[str, str]:
-    """The known fields of an address that have a value, in one order."""
+    """Return the known fields of an address that have a value, in the order of _NAMES."""
     try:
         fields = parse_qs(query, max_num_fields=_FIELDS_MAX, errors="replace")
     except ValueError as error:

@@ -26,18 +26,18 @@ _CALLED: Final = {Tone.BAD: "trouble", Tone.WARN: "look at it", Tone.GOOD: "fine
 _NOT_KNOWN: Final = "not known"
 # columns with names -> the field that narrows a report to one
 _NAMING: Final = {"brokerName": "broker", "consumerGroup": "group", "topic": "topic"}
-# a table with more columns has a hint that it scrolls, where the window is narrow
+# in a narrow window, a table with more columns has a hint that it scrolls
 _FITS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What a page of `pullsim serve` was asked for: the fields of its address, by name."""
+    """The address of a page of `pullsim serve`: `asked` has its fields by name."""
 
     asked: Mapping[str, str]
 
     def address(self, **fields: str | None) -> str:
-        """The address of another page: these fields in place of its own; None leaves one out."""
+        """Return the address of another page: this page's fields, replaced by `fields`; None leaves a field out."""
         found = {name: value for name, value in {**self.asked, **fields}.items() if value is not None}
         return f"?{urlencode(found, errors='replace')}" if found else "/"
 
@@ -82,7 +82,7 @@ def _only(report: Report) -> list[tuple[str, Markup]]:
 
 
 def _cell(live: Live | None, column: ReportColumn, row: Row, rows: Sequence[Row]) -> Markup:
-    """Return a cell of a table; a figure with a bar stands right of it, in as much room as the longest of its column needs."""
+    """Return a cell of a table; a figure with a bar stands to the right of the bar, and has the width of the column's longest figure."""
     shown = column.form(row[column.name])
     if live is not None and (address := live.link(column.name, row[column.name])) is not None:
         return Markup('<a href="{}">{}</a>').format(address, shown)

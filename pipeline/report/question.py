@@ -106,7 +106,7 @@ def bin_of(window: Window, micros: str) -> str:
 
 
 def by_bin(rows: Sequence[Row], label: str, figure: str) -> dict[str, Counter[int | None]]:
-    """Return label -> bin of `bin_of` -> figure, from rows."""
+    """Return label -> bin of `bin_of` -> sum of the figure over the rows."""
     found: dict[str, Counter[int | None]] = defaultdict(Counter)
     for row in rows:
         found[row[label]][row["bin"]] += row[figure]
@@ -132,7 +132,7 @@ _NO_PULLS: Final = Missing("No pulls were captured or replayed.", [CAPTURE, REPL
 
 
 def no_offsets(scope: Scope) -> Missing:
-    """Return why nothing is known of groups where the report has no stored offset: nothing was imported, or a store without offsets."""
+    """Return why nothing is known of groups if the report has no stored offset: no store was imported, or it has no offset of them."""
     if not scope.imported:
         return Missing("No store was imported.", [IMPORT])
     if scope.only.group is None and scope.only.topic is None:
@@ -141,7 +141,7 @@ def no_offsets(scope: Scope) -> Missing:
 
 
 def no_pulls(scope: Scope) -> Missing:
-    """Return why nothing is known of pulls where the report has none."""
+    """Return why nothing is known of pulls if the report has none."""
     if scope.only == Filters(broker=scope.only.broker):
         return _NO_PULLS
     return Missing("No pulls of what the report is narrowed to were captured or replayed.")

@@ -55,5 +55,5 @@ def _text(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A number of an engine that json does not know."""
+    """Return a number of an engine's own type, which json cannot write, as an int or a float."""
     return int(value) if isinstance(value, Integral) or value == int(value) else float(value)

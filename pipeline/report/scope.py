@@ -17,12 +17,12 @@ class ReportArgumentError(UnusableInputError, ValueError):
 
 
 def require_span(since: int | None, until: int | None, *, named: tuple[str, str]) -> None:
-    """Check that a calendar has both times, ms since 1970, and that the first comes before the second.
+    """Check that both times are from 1970 to the year 9999, and that the first comes before the second.
 
     Args:
-        since: begin of the time; None where it is not given.
-        until: end, likewise.
-        named: what the user calls the two.
+        since: begin of the time, ms since 1970; None if it is not given.
+        until: end of the time, likewise.
+        named: the names of the two times for the user.
 
     Raises:
         ReportArgumentError: a time is out of range, or the first does not come before the second.
@@ -41,7 +41,7 @@ def _text(stamp: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What a report is narrowed to by the command line; None where it is not.
+    """What a report is narrowed to; None for a field that does not narrow the report.
 
     Attributes:
         broker: the only broker.
@@ -74,9 +74,9 @@ class Scope:
         imported: whether the lake has an imported store of one of the brokers.
         stored: time span of the messages that the store has; None without any.
         observed: time span of lag_history; None with fewer than two observations.
-        captured: time span of captured traffic; None without any.
+        captured: time span of captured pulls; None without any.
         untimed: whether pulls were captured, but all of them before 1970 or after the year 9999.
-        replayed: whether the lake has a finished replay.
+        replayed: whether the lake has a finished replay, with pulls of what the report covers.
     """
 
     lake: str
@@ -91,7 +91,7 @@ class Scope:
 
     @property
     def source(self) -> str | None:
-        """The source of pulls, as the views name it: captured pulls if there are any, else replayed ones; None without both."""
+        """The source of pulls, as the views name it: captured pulls if there are any, else replayed ones; None if there are neither."""
         if self.captured is not None or self.untimed:
             return "CAPTURED"
         return "REPLAYED" if self.replayed else None

@@ -43,5 +43,5 @@ def status_tone(status: str) -> Tone:
 
 
 def outcome_tone(outcome: str) -> Tone:
-    """Return the tone of an ending of pull_outcome: BAD where an offset was moved, WARN for a refusal."""
+    """Return the tone of an ending of pull_outcome: BAD if the broker moved the offset, WARN for a refusal."""
     return _OF_OUTCOME.get(outcome, Tone.WARN)

@@ -50,6 +50,6 @@ def ticks(window: Window, most: int) -> range:
 
 
 def _width(first: int, last: int, most: int) -> int:
-    """Return the least round width that divides the span into at most `most` bins; above a month whole days."""
+    """Return the least round width that divides the span into at most `most` bins; above 30 days, any number of whole days."""
     fits = (width for width in _WIDTHS if last // width - first // width < most)
     return next(fits, None) or ((last - first) // (most - 1) // _DAY + 1) * _DAY

@@ -81,7 +81,7 @@ LIMIT {TOP}"""
 
 
 def _dead(scope: Scope) -> str:
-    """SQL for the dead letters of each group; those that came from the topic where the report is narrowed to one."""
+    """Return SQL for the dead letters of each group; if the report is narrowed to a topic, for those that came from this topic."""
     if scope.only.topic is None:
         return f"""\
 SELECT brokerName, substring(topic, 6) AS consumerGroup, sum(maxOffset - minOffset) AS dead, sum(maxOffset) AS everDead
@@ -126,7 +126,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
 
 
 def _not_narrowed(scope: Scope) -> str:
-    """What is said of figures that cannot be narrowed as the report is."""
+    """Return the remark on figures that cannot be narrowed as the report is."""
     notes = [
         "Tries that were sent back are those of all topics of a group that consumes the topic. " if scope.only.topic is not None else "",
         "What failed is that of all times. " if scope.only.is_timed else "",

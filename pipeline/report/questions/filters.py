@@ -42,7 +42,7 @@ LIMIT {TOP}"""
 
 
 def _passed(scope: Scope) -> str:
-    """What passed for each group: the rows of the view, which has no times, or those of a stretch of time, summed likewise."""
+    """Return SQL for what passed each group's filter: the view's rows, or, as the view has no times, the same sums over a span of time."""
     source = "REPLAYED" if scope.replayed else "CAPTURED"
     if not scope.only.is_timed:
         return f"WITH passed AS (SELECT * FROM filter_efficiency WHERE source = '{source}' {scope.rows('AND')})"

@@ -122,7 +122,7 @@ def _finding(worst: Series, window: Window, *, captured: bool) -> ReportFinding:
         forms.name(worst.label),
         forms.count(peak),
         forms.clock(window.start + (at + 1) * window.width),
-        # at the begin of a capture most offsets are not known
+        # at the start of a capture, most offsets are not known
         "and " if captured else Markup("{} at first and ").format(forms.count(first)),
         forms.count(last),
     )

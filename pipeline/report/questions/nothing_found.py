@@ -28,7 +28,7 @@ LIMIT {TOP}"""
 
 
 def _counted(scope: Scope) -> str:
-    """The pulls of each ending: those of the view, which has no times, or those of a stretch of time, counted likewise."""
+    """Return SQL for the pulls of each outcome: the view's rows, or, as the view has no times, the same counts over a span of time."""
     if not scope.only.is_timed:
         return f"WITH counted AS (SELECT * FROM pull_nothing_found WHERE source = '{scope.source}' {scope.rows('AND')})"
     return f"""\

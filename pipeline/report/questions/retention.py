@@ -60,7 +60,7 @@ def _answer(scope: Scope, found: Sequence[Sequence[Row]]) -> Answer | Missing:
 
 
 def _if(row: Row) -> str:
-    """What the time of a loss assumes of the group."""
+    """Return what the forecast of a loss assumes about the group."""
     return "it goes on as in lag_history" if row["basis"] == "HISTORY" else "it consumes nothing from now on"
 
 
