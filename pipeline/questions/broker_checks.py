@@ -26,7 +26,7 @@ from udfs.filters.sql92_rules import TEXT_OPERATORS
 from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
 from udfs.pull.pull_result import response_code
 
-# as many captured pulls as a message names where an id is the end of several
+# most captured pulls that the message names if an id is the end of several
 _SEVERAL = 3
 _REQUIRED = ("consumerGroup", "topic", "queueId", "queueOffset", "maxMsgNums")
 
@@ -37,7 +37,7 @@ class ExplainedPull:
 
     Attributes:
         at: time of the pull, ms; None for the whole store.
-        recorded_max: where the queue ends for the pull, whatever `at` is; None where it is not known.
+        recorded_max: end of the queue for the pull, whatever `at` is; None if it is not known.
         header: fields of a captured pull, as in pull_request; None for a pull that was not captured.
     """
 
@@ -54,7 +54,7 @@ class ExplainedPull:
     header: Mapping[str, Any] | None = None
 
     def with_filter_type(self) -> ExplainedPull:
-        """Return the pull with a filter type: SQL92 where it uses the registered filter, else TAG where it has an expression."""
+        """Return the pull with a filter type: SQL92 if it uses the registered filter, else TAG if it has an expression."""
         usual = "SQL92" if self.registered else None if self.expression is None else TAG
         return replace(self, filter_type=self.filter_type or usual)
 
@@ -64,9 +64,9 @@ class BrokerChecks:
     """The outcome of the checks before the store.
 
     Attributes:
-        refused: the code of a refusal; None where the store is asked.
-        remark: what the broker says with it; None where it says nothing.
-        notes: what there is to note.
+        refused: the code of a refusal; None if the broker asks the store.
+        remark: the broker's remark on the refusal; None if there is none.
+        notes: notes for the user.
     """
 
     refused: ResponseCode | None = None
@@ -83,7 +83,7 @@ def captured_pull(broker: OpenedBroker, request_id: str, settings: BrokerSetting
         settings: of the broker.
 
     Raises:
-        LakeError: the lake has no captured pull with this requestId, or several, or one that lacks a field, so that the broker throws.
+        LakeError: the lake has no captured pull with this requestId, or several, or the pull lacks a field without which the broker throws.
     """
     found = _ending_with(broker, request_id)
     row = next((one for one in found if len(found) == 1 or one["requestId"] == request_id), None)
@@ -121,7 +121,7 @@ def captured_pull(broker: OpenedBroker, request_id: str, settings: BrokerSetting
 
 
 def _ending_with(broker: OpenedBroker, request_id: str) -> list[dict[str, Any]]:
-    """Captured pulls whose requestId ends with a text, at most _SEVERAL."""
+    """Return the captured pulls whose requestId ends with `request_id`, at most _SEVERAL."""
     if broker.lake.has_session:
         found = broker.table(ct.PULL_REQUEST).where(F.endswith("requestId", F.lit(request_id))).limit(_SEVERAL).collect()
         return [row.asDict() for row in found]
@@ -171,7 +171,7 @@ def _checked(broker: OpenedBroker, header: Mapping[str, Any], settings: BrokerSe
 
 
 def _header(pull: ExplainedPull) -> dict[str, Any]:
-    """The fields of a pull as pull_request has them: with its subscription, or with a group that has registered it."""
+    """Return the columns of pull_request for a pull that was not captured; its filter is in the pull, or registered for the group."""
     kind = pull.filter_type
     registered: dict[str, Any] = {
         "registration": SUBSCRIBED if pull.registered else None,
@@ -224,9 +224,9 @@ def _of_queue(broker: OpenedBroker, pull: ExplainedPull) -> list[str]:
 
 
 def broker_code(answer: Mapping[str, Any], offset: int, settings: PullSettings) -> ResponseCode:
-    """Return the code that the broker answers for the store's answer to a pull of `offset`, a row of ANSWER_SCHEMA.
+    """Return the code of the broker's answer to a pull of `offset`, from the store's answer, a row of ANSWER_SCHEMA.
 
-    A store that answers null or throws is SYSTEM_ERROR.
+    The code is SYSTEM_ERROR if the store answers null or throws.
     """
     if answer["error"] is not None:
         return ResponseCode[answer["error"]]

@@ -48,7 +48,7 @@ from udfs.pull.pull_trace import Fate, PullTrace, trace_pull
 
 
 def wanted_tags(pull: ExplainedPull) -> frozenset[str] | None:
-    """Return the tags in the pull's filter; None where the filter has no tags or does not parse."""
+    """Return the tags in the pull's filter; None if the filter has no tags or does not parse."""
     try:
         tags = split_tags(pull.expression) if pull.filter_type == TAG else None
     except SubscriptionParseError:
@@ -60,7 +60,7 @@ def wanted_tags(pull: ExplainedPull) -> frozenset[str] | None:
 class MessageTexts:
     """Tags, keys and msgId of an entry's message, from the log's tables.
 
-    `properties` are those that the pull's SQL92 filter looks at; None for those that the message lacks, and empty for other filters.
+    `properties` has the properties that the pull's SQL92 filter reads, None for one that the message lacks; it is empty for other filters.
     """
 
     tags: str | None
@@ -77,7 +77,7 @@ class Traced:
         answer: the answer, a row of ANSWER_SCHEMA.
         request: the request, a row of KERNEL_COLUMNS.
         block: the entries that the pull may scan.
-        trace: steps of the kernel; None where the store is not asked, or answers null.
+        trace: steps of the kernel; None if the store is not asked, or answers null.
     """
 
     answer: Mapping[str, Any]
@@ -98,8 +98,8 @@ class Explanation:
         traced: the answer and its steps.
         messages: texts of the scanned entries' messages, by the entry's physicOffset and size.
         notes: what the broker would do before it asks the store.
-        refused: code of the broker's answer where a check before the store fails; None where the store is asked.
-        remark: what the broker says with a refusal; None where it says nothing.
+        refused: code of the broker's answer if a check before the store fails; None if the broker asks the store.
+        remark: the broker's remark on a refusal; None if there is none.
     """
 
     broker: str
@@ -159,7 +159,7 @@ class OneRequest:
 
 
 def one_request(broker: OpenedBroker, pull: ExplainedPull, settings: PullSettings) -> OneRequest:
-    """A pull as a request.
+    """Return a pull as a request.
 
     Raises:
         LakeError: the pull uses the group's registered filter and the group has none.
@@ -220,13 +220,13 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, broker_settings: BrokerSe
 
 
 def _here(broker: OpenedBroker, request: OneRequest, settings: PullSettings) -> tuple[Answering, list[Row]]:
-    """The request after the entries that it scans, without Spark."""
+    """Return the request packed with the entries that it scans, and what answers it; without Spark."""
     [(answering, rows)] = requests_after_entries_here(broker, request.requests, at=request.at, settings=settings, with_entries=True)
     return answering, list(rows)
 
 
 def _on_spark(broker: OpenedBroker, request: OneRequest, settings: PullSettings) -> tuple[Answering, list[Row]]:
-    """The request after the entries that it scans."""
+    """Return the request packed with the entries that it scans, and what answers it; with Spark."""
     *_, (answering, frame) = requests_after_entries(
         broker, request.frame(broker), at=request.at, settings=settings, with_entries=True, profile=request.profile
     )
@@ -281,7 +281,7 @@ def _names_in_filter(pull: ExplainedPull) -> Sequence[str]:
 
 
 def _properties(broker: OpenedBroker, offsets: list[int], names: Sequence[str]) -> dict[int, dict[str, str | None]]:
-    """By the offset of a message, its properties of some names."""
+    """Return the properties `names` of each message, by its offset; None for a property that the message lacks."""
     if not names:
         return {}
     try:
@@ -308,10 +308,10 @@ class ScannedEntry:
         physic_offset: of the entry's message.
         size: of the entry's message.
         tags_code: of the entry.
-        in_disk: whether the message is on disk; None where the scan did not check it.
+        in_disk: whether the message is on disk; None if the scan did not check it.
         fate: what the scan did with the entry.
-        message: texts of the message; None where the log has no such message, or it was not read.
-        client_drops: why the client drops the message that the broker delivered; empty where it does not.
+        message: texts of the message; None if the log does not have the message, or it was not read.
+        client_drops: why the client drops the message that the broker delivered; empty if it does not.
     """
 
     queue_offset: int

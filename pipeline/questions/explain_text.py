@@ -110,7 +110,7 @@ def _answer(explanation: Explanation) -> dict[str, Any] | None:
 
 
 def deleted_since(recorded: Mapping[str, Any], code: int, answer: Mapping[str, Any], offset: int) -> str | None:
-    """That a captured pull of `offset` had another answer than today's as files were deleted; None where that is not so."""
+    """Return a line if a captured pull of `offset` had another answer than today's because files were deleted later; else None."""
     least, now = recorded["minOffset"], answer["minOffset"]
     if None in {least, now} or least >= now or (recorded["code"], recorded["nextBeginOffset"]) == (code, answer["nextBeginOffset"]):
         return None
@@ -119,7 +119,7 @@ def deleted_since(recorded: Mapping[str, Any], code: int, answer: Mapping[str, A
 
 
 def _recorded(pull: ExplainedPull) -> dict[str, Any] | None:
-    """The broker's answer to a captured pull; None for other pulls, and where the capture has no answer."""
+    """The broker's answer to a captured pull; None for other pulls, and if the capture has no answer."""
     if pull.header is None or pull.header["recordedCode"] is None:
         return None
     return {
@@ -159,7 +159,10 @@ def show(explanation: Explanation, *, every_entry: bool) -> None:
 
 
 def _needs_no_store(explanation: Explanation) -> bool:
-    """Whether the answer of the store does not matter; it does where topics.json may be missing, and the topic has messages."""
+    """Whether the store's answer does not matter, because the broker refuses the pull.
+
+    It matters if topics.json lacks the topic, but the queue has messages: the file may be missing from the store.
+    """
     has_queue = explanation.traced.answer["status"] != GetMessageStatus.NO_MESSAGE_IN_QUEUE.name
     return explanation.refused is not None and not (explanation.refused is ResponseCode.TOPIC_NOT_EXIST and has_queue)
 
@@ -181,7 +184,7 @@ def _head(explanation: Explanation) -> Iterator[str]:
 
 
 def _held(pull: ExplainedPull) -> str | None:
-    """What the capture says of the hold of a captured pull; None where the broker did not hold it."""
+    """Return what the capture says of the hold of a captured pull; None if the broker did not hold it."""
     if pull.header is None or not pull.header["held"]:
         return None
     answered, code = pull.header["answerMicros"], pull.header["recordedCode"]
@@ -276,7 +279,7 @@ def _row(run: Sequence[ScannedEntry]) -> list[str | int]:
 
 
 def _looked_at(entry: ScannedEntry) -> str:
-    """The properties for which a SQL92 filter left the message of an entry out."""
+    """Return the properties because of which a SQL92 filter left out the message of an entry; "" for other entries."""
     if entry.fate is not Fate.NOT_BY_COMMIT_LOG or entry.message is None:
         return ""
     known = [f"no {name}" if value is None else f"{name}={value!r}" for name, value in entry.message.properties.items()]
@@ -327,7 +330,7 @@ def _answer_text(answer: dict[str, Any] | None) -> str:
 
 
 def _broker_answer(explanation: Explanation) -> Iterator[str]:
-    """What the client gets, which is the end of the explanation."""
+    """Yield the last lines of the explanation: the broker's answer to the client."""
     code, answer = explanation.code, explanation.traced.answer
     said = f"the broker answers {int(code)} {code.name}"
     if explanation.refused is not None:

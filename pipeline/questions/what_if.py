@@ -68,14 +68,14 @@ class WhatIf:
         notes: messages about given settings that change no answer.
         at: which part of the store a pull sees.
         pulls: number of pulls that were answered.
-        left_out: why other pulls were not answered, and how many.
+        left_out: reason -> number of pulls that were not answered for it.
         changed: number of pulls with different answers.
-        measures: both values of each measure; None where a divisor is 0.
+        measures: both values of each measure; None if a divisor is 0.
         outcomes: (current outcome, proposed outcome, pulls, pulls with different answers). An outcome is a status, an
             exception, an error code or null.
-        fields: number of pulls in which each field differs; fields other than status are compared where both answers have a status.
+        fields: number of pulls in which each field differs; fields other than status are compared if both answers have a status.
         first: the first pulls that differ: line or requestId, request, both answers, names of the fields.
-        drained: sums of draining under both sets; None where draining was not wanted.
+        drained: sums of draining under both sets; None if draining was not wanted.
     """
 
     settings: dict[str, tuple[Any, Any]]
@@ -167,7 +167,7 @@ def _drained(broker: OpenedBroker, pulls: WhatIfPulls, compared: Relations, sett
 
 
 def _left_out(pulls: WhatIfPulls, options: ReplayOptions, answered: int) -> dict[str, int]:
-    """Why pulls were not answered, and how many."""
+    """Return reason -> number of pulls that were not answered for it."""
     reasons: dict[str, int] = {}
     for row in () if pulls.captured is None else pulls.captured.rows(_REFUSED):
         code = row["refusedCode"]
@@ -180,7 +180,7 @@ def _left_out(pulls: WhatIfPulls, options: ReplayOptions, answered: int) -> dict
 
 
 def _notes_on_place(given: frozenset[str], measures: dict[str, tuple[Any, Any]], changed: int) -> list[str]:
-    """A note on caps that change nothing, because all messages of the answers lie in the other place, memory or disk."""
+    """Return a note on each cap for memory or disk that changes nothing, because all messages of the answers lie in the other place."""
     messages, on_disk = sum(measures["messages"]), sum(measures["messages that lie on disk"])
     if changed or not messages or on_disk not in {0, messages}:
         return []
@@ -191,7 +191,7 @@ def _notes_on_place(given: frozenset[str], measures: dict[str, tuple[Any, Any]],
 
 
 def _notes_on_deleted(pulls: int) -> list[str]:
-    """A note on pulls that saw messages which the store has no more."""
+    """Return a note on the number of captured pulls whose answers came from files that are deleted by now; none for 0."""
     if not pulls:
         return []
     now = "here they begin below the first message that is left, on both sides"
@@ -199,7 +199,7 @@ def _notes_on_deleted(pulls: int) -> list[str]:
 
 
 def notes_on(given: frozenset[str]) -> tuple[str, ...]:
-    """For each given setting that changes no answer of the store: a message with the reason."""
+    """Return a message for each given setting that changes no answer of the store, with the reason."""
     touching = {camel_case(field.name) for field in fields(PullSettings)} - _OF_PROCESSOR
     notes = []
     for name in sorted(given - touching):
@@ -211,7 +211,7 @@ def notes_on(given: frozenset[str]) -> tuple[str, ...]:
 
 
 def _first(pulls: WhatIfPulls, few: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Pulls with different answers, from rows of `compared`."""
+    """Return the pulls of `few` rows of `compared`, with both answers and the fields that differ."""
     if not few:
         return []
     seqs = [row["seq"] for row in few]

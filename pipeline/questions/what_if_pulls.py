@@ -32,7 +32,7 @@ from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
 from pipeline.tasks.computed_once import kept
 
-# fields that are compared where both sides have a status
+# fields that are compared if both sides have a status
 FIELDS: Final = (*(name for name in ANSWER_FIELDS if name != "status"), "messages")
 _NUMBERS: Final = ("exception", "error", *(name for name in FIELDS if name != "messages"), "messagesOnDisk")
 _SIDE: Final = (
@@ -66,7 +66,7 @@ class WhatIfPulls(Protocol):
 
     @property
     def captured(self) -> Relations | None:
-        """Captured `pulls`, their checks (`checked`), and the broker's `queues`; None where the pulls are of a file."""
+        """Captured `pulls`, their checks (`checked`), and the broker's `queues`; None if the pulls are of a file."""
         ...
 
     def count(self) -> int:
@@ -83,7 +83,7 @@ class WhatIfPulls(Protocol):
 
 
 def what_if_pulls(broker: OpenedBroker, file: RequestFile | None, settings: BrokerSettings, options: ReplayOptions) -> WhatIfPulls:
-    """The pulls of a file, or captured pulls where `file` is None.
+    """Return the pulls of a file, or the captured pulls if `file` is None.
 
     Args:
         broker: the broker whose store answers.
