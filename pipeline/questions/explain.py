@@ -220,13 +220,13 @@ def explain(broker: OpenedBroker, pull: ExplainedPull, broker_settings: BrokerSe
 
 
 def _here(broker: OpenedBroker, request: OneRequest, settings: PullSettings) -> tuple[Answering, list[Row]]:
-    """Return the request packed with the entries that it scans, and what answers it; without Spark."""
+    """Return what the kernel needs besides the request, and the request packed with its entries; without Spark."""
     [(answering, rows)] = requests_after_entries_here(broker, request.requests, at=request.at, settings=settings, with_entries=True)
     return answering, list(rows)
 
 
 def _on_spark(broker: OpenedBroker, request: OneRequest, settings: PullSettings) -> tuple[Answering, list[Row]]:
-    """Return the request packed with the entries that it scans, and what answers it; with Spark."""
+    """Return what the kernel needs besides the request, and the request packed with its entries; with Spark."""
     *_, (answering, frame) = requests_after_entries(
         broker, request.frame(broker), at=request.at, settings=settings, with_entries=True, profile=request.profile
     )
