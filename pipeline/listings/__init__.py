@@ -1,1 +1,1 @@
-"""What the operator's commands list: a view each, the columns of its table, and the line below it."""
+"""The lists of the operator's commands: each has a view, the columns of its table, and a verdict below it."""

@@ -13,7 +13,7 @@ from pipeline.sql.definitions import documented
 from pipeline.sql.statements import view_sql
 from store_format.errors import UnusableInputError
 
-# rows of a table where --limit does not say otherwise: what a screen or two hold
+# rows of a table without --limit: one or two screens
 TABLE_ROWS: Final = 50
 Totals = Mapping[str, Any]
 
@@ -53,14 +53,14 @@ BROKER: Final = Shown("brokerName", "Broker")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What stands below a table: a head, which may be empty, and notes, each of one thought."""
+    """The text below a table: a head, which may be empty, and notes, each of one thought."""
 
     head: str
     notes: Sequence[str] = ()
 
     @classmethod
     def of(cls, head: str, *notes: str | None) -> Verdict:
-        """A head and the notes that apply."""
+        """Return the verdict of a head and the notes that are not None or empty."""
         return cls(head, tuple(note for note in notes if note))
 
     def __str__(self) -> str:
@@ -77,12 +77,12 @@ class Listing:
         columns: the columns of the table.
         order: the order of the rows, as SQL after ORDER BY.
         totals: name -> aggregate over all rows, for the verdict.
-        verdict: makes what stands below the table of the totals, and of the numbers of all rows and brokers.
-        details: columns of a row that is shown whole, a column a line, where the list has no other; none for a list without such.
-        about: what is said below such a row, with names of columns in braces.
+        verdict: makes the text below the table, from the totals and the numbers of all rows and brokers.
+        details: columns that are shown if there is only one row to show, each on a line of its own; if empty, that row is a table too.
+        about: text below the lines of `details`, with names of columns in braces.
         left_out: columns of the view that no form shows.
         more: columns that the view does not have: name -> expression over its columns.
-        sums: whether the view makes few rows of many, so that one query has the rows and the totals; else each has its own.
+        sums: whether the view aggregates many rows to few, so that one query has the rows and the totals; else there are two queries.
     """
 
     view: str
@@ -97,7 +97,7 @@ class Listing:
     sums: bool = False
 
     def columns_of(self, totals: Totals) -> Sequence[Shown]:
-        """The columns of the table: where the rows are of several brokers, with the broker after the names."""
+        """Return the columns of the table; with several brokers, the broker's column comes after the first columns of text."""
         if totals["brokers"] < 2:
             return self.columns
         place = next(place for place, column in enumerate(self.columns) if column.kind not in TEXTS)
@@ -145,13 +145,13 @@ class AskedListing:
 
     @property
     def totals_with_rows(self) -> str:
-        """The query for both, in Spark's SQL: each row after the totals, or one row of NULLs after them; it makes the view's rows once.
+        """The query for totals and rows, in Spark's SQL: each row has the totals first; without rows, NULLs follow. It reads the view once.
 
         Raises:
             ListingError: as in `rows`.
         """
         found = f"SELECT * FROM {self.listing.view}{self._where}"
-        sums = ", ".join(f"{of} AS {name}Total" for name, of in self._aggregates.items())  # names apart from those of the view
+        sums = ", ".join(f"{of} AS {name}Total" for name, of in self._aggregates.items())  # other names than those of the view
         names = ", ".join(f"{name}Total" for name in self._aggregates)
         return (
             f"WITH found AS ({found}), counted AS (SELECT {sums} FROM found) "
@@ -159,7 +159,7 @@ class AskedListing:
         )
 
     def split(self, row: Sequence[Any]) -> tuple[Totals, Sequence[Any]]:
-        """The totals and the row in a row of `totals_with_rows`."""
+        """Return the two parts of a row of `totals_with_rows`: the totals, and the row of the list."""
         count = len(self._aggregates)
         return dict(zip(self._aggregates, row[:count], strict=True)), row[count:]
 
@@ -205,5 +205,5 @@ class AskedListing:
 
 
 def equal(column: str, value: str | int | None) -> list[str]:
-    """The condition that a column has a value; none where the value is None."""
+    """Return the condition that a column has a value, as a list; empty if the value is None."""
     return [] if value is None else [f"{column} = {literal(value) if isinstance(value, str) else value}"]

@@ -14,7 +14,7 @@ from pipeline.settings.quantities import counted, duration_text, moment_text, si
 
 _BODY: Final = "CASE WHEN sysFlag & 1 = 1 THEN try_validate_utf8(CAST(uncompress_body(body, sysFlag) AS STRING)) ELSE bodyText END"
 
-# the condition of pull_outcome for an answer that is neither messages, nor nothing found, nor another offset
+# condition on pull_outcome for a refusal: an answer that is neither messages, nor nothing found, nor another offset
 IS_REFUSED: Final = "code NOT IN (0, 19, 20, 21)"
 
 
@@ -34,7 +34,7 @@ def _deleted(messages: int) -> str | None:
 
 
 def _left(total: Totals) -> str | None:
-    """That groups have no client any more, which no status says."""
+    """Return a note if groups have no client any more, because no status shows that."""
     if not total["clientless"]:
         return None
     whose = "it" if total["groups"] == 1 else counted(total["clientless"], "group")
@@ -42,7 +42,7 @@ def _left(total: Totals) -> str | None:
 
 
 def _skipped(total: Totals) -> str | None:
-    """The note on deleted messages that groups were sent past. No lag counts these messages: the offsets of the groups lie after them."""
+    """Return a note on deleted messages that groups were sent past; no lag counts them, because they are before the groups' offsets."""
     if not total["skippers"]:
         return None
     who = "it was" if total["groups"] == 1 else "1 group was" if total["skippers"] == 1 else f"{total['skippers']:,} groups were"
@@ -75,19 +75,19 @@ def _of_groups(total: Totals) -> Verdict:
     )
 
 
-# how bad a status is, as in WORST_FIRST -> what it says of a group
+# how bad a status is, as in WORST_FIRST -> what it means for a group
 _PROGRESS: Final = {
     0: "its offset went back in a queue",
     1: "it stands still in a queue, and moves others",
     2: "it has stopped on a topic",
     3: "it is slow: it commits, and its lag does not become less",
 }
-# ten looks, as queue_status takes them by default: five seconds apart in captured traffic
+# queue_status needs ten observations by default; in captured traffic they are five seconds apart
 _MORE_SEEN: Final = "that takes 50 s of captured traffic of a group, or pullsim lag --record after each of ten imports"
 
 
 def _progress_of_one(total: Totals) -> Iterator[str]:
-    """Whether the only group of a list has stopped or is slow, and the command that tells why."""
+    """Yield a note on whether the only group of a list has stopped or is slow, and the command that shows why."""
     why = f"pullsim groups --queues --group {quote(total['first'])} tells why"
     if total["worst"] in _PROGRESS:
         bad, judged = total["queuesInTrouble"], total["queuesJudged"]
@@ -104,7 +104,7 @@ def _progress_of_one(total: Totals) -> Iterator[str]:
 
 
 def _progress_of_all(total: Totals) -> Iterator[str]:
-    """How many groups stopped or are slow, and the command that tells why."""
+    """Yield notes on how many groups stopped or are slow, and the command that shows why."""
     one = f" --group {quote(total['inTrouble'])}" if total["trouble"] == 1 else ""
     if total["trouble"]:
         bad, judged = total["queuesInTrouble"], total["queuesJudged"]
@@ -117,12 +117,12 @@ def _progress_of_all(total: Totals) -> Iterator[str]:
 
 
 def _named(condition: str, name: str = "consumerGroup") -> str:
-    """The number of names in the rows that fulfil a condition: a name counts once, however many brokers have it."""
+    """Return SQL for the number of different names in the rows that fulfil a condition: a name on several brokers counts once."""
     return f"count(DISTINCT CASE WHEN {condition} THEN {name} END)"
 
 
 def _waiting(lag: str, retry_lag: str) -> str:
-    """The messages that wait, those for a retry too."""
+    """Return SQL for the messages that wait, with those that wait for a retry."""
     return f"coalesce(sum(coalesce({lag}, 0L) + coalesce({retry_lag}, 0L)), 0L)"
 
 
@@ -257,10 +257,10 @@ def _of_clients(total: Totals) -> Verdict:
     )
 
 
-# a client that several groups or brokers have counts once; without a heartbeat its address is all that names it
+# a client of several groups or brokers counts once; without a heartbeat, only its address identifies it
 _CLIENT: Final = "coalesce(clientId, address)"
 _HAS_LEFT: Final = "coalesce(state IN ('UNREGISTERED', 'CLOSED'), false)"
-# clients of which no connection is left
+# number of clients without a connection
 _GONE: Final = f"count(DISTINCT {_CLIENT}) - {_named(f'NOT {_HAS_LEFT}', _CLIENT)}"
 CLIENT_LIST: Final = Listing(
     view="client",
@@ -346,7 +346,7 @@ def _of_pulls(total: Totals) -> Verdict:
 
 
 def _moved(total: Totals) -> str | None:
-    """How many pulls were sent to another offset, and how many of them asked for a queue's begin."""
+    """Return how many pulls were sent to another offset, and how many of them asked for offset 0 or less; None if there were none."""
     if not total["moved"]:
         return None
     first = f", {total['movedFirst']:,} of them from offset 0 or less" if total["movedFirst"] else ""
@@ -354,7 +354,7 @@ def _moved(total: Totals) -> str | None:
 
 
 def _held(total: Totals) -> str | None:
-    """How many pulls the broker held, and how that ended."""
+    """Return how many pulls the broker held, and how their holds ended; None if there were none."""
     if not total["held"]:
         return None
     ends = {
@@ -420,7 +420,7 @@ PULL_LIST: Final = Listing(
 )
 
 
-# an administrator's order is the cause, where there was one too
+# if an administrator also reset the offset, the reset is the cause
 _IS_CORRECTION: Final = "correctionMicros IS NOT NULL AND resetMicros IS NULL"
 
 
@@ -680,7 +680,7 @@ def _of_delayed_messages(total: Totals) -> Verdict:
     )
 
 
-# what is due next comes before what is never delivered; what may have been delivered, and what was, comes last
+# order: what is due next, what is never delivered, what may have been delivered, what was delivered
 _SOONEST_FIRST: Final = (
     "CASE state WHEN 'UNKNOWN' THEN 2 WHEN 'DELIVERED' THEN 3 WHEN 'NO_LEVEL' THEN 1 WHEN 'NO_MESSAGE' THEN 1 ELSE 0 END"
 )
@@ -832,7 +832,7 @@ def _of_lag(total: Totals) -> Verdict:
 
 
 def _lag_list(view: str, retry_lag: str, key: str, *columns: Shown) -> Listing:
-    """The list of a view of lag: the column or value that has the lag on a retry topic, the columns that name a row, and more columns."""
+    """Return the list of a view of lag; `retry_lag` is SQL for the lag on a retry topic, `key` has the columns that name a row."""
     return Listing(
         view=view,
         sums=True,
@@ -872,7 +872,7 @@ LAG_BY_TOPIC: Final = _lag_list(
     Shown("topic", "Topic"),
     Shown("waiting", "Lag", Kind.COUNT),
 )
-# pullsim lag shows queues in the form of mqadmin consumerProgress; this names what they can be sorted by
+# pullsim lag shows queues in the form of mqadmin consumerProgress; this list only has the columns that --sort takes
 LAG_BY_QUEUE: Final = Listing(
     view="consume_lag",
     columns=(

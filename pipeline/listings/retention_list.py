@@ -12,7 +12,7 @@ from pipeline.listings.listing import TABLE_ROWS, Kind, Shown, Verdict
 from pipeline.listings.table import show_cut
 from pipeline.settings.quantities import counted, moment_text
 
-# reasons why no loss is foreseen: of messages that stay long enough, and of queues whose next message is not known
+# reasons why no loss is foreseen: messages stay long enough, or a queue's next message is not known
 _SAFE: Final = {IN_TIME, NOT_DELETED, "NOTHING_WAITS"}
 _UNKNOWN: Final = {"NO_OFFSET", "NO_QUEUE", NO_FILE}
 _BROKER: Final = Shown("brokerName", "Broker")
@@ -39,8 +39,8 @@ def show_retention(
         by_broker: whether the table names the broker of a row.
         by_queue: whether the table has a row for each queue; else it has one for each group and topic.
         limit: greatest number of rows; 0 for all, None for TABLE_ROWS.
-        skipped: the offsets of queues that captured pulls were sent past, as their messages were gone.
-        rules: what deletes files, a note each.
+        skipped: for each queue, how many offsets captured pulls were sent past, because their messages were deleted.
+        rules: notes on what deletes files.
     """
     passed = (_SKIPPED,) if skipped else ()
     columns = (*((_BROKER,) if by_broker else ()), *_NAMES, *((_QUEUE,) if by_queue else ()), *passed, *_LOSSES)
@@ -57,7 +57,7 @@ def _with_skipped(row: Row, skipped: Mapping[QueueOfGroup, int]) -> Row:
 
 
 def by_topic(rows: Iterable[Row]) -> list[Row]:
-    """The rows of each broker, group and topic as one, in the order of their first rows: sums, first times, greatest hours, each reason."""
+    """Return a row for each broker, group and topic, in the order of their first rows: sums, first times, greatest hours, each reason."""
     folded: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         folded.setdefault((row["brokerName"], row["consumerGroup"], row["topic"]), []).append(row)
@@ -81,13 +81,13 @@ def _folded(rows: Sequence[Row]) -> Row:
 
 
 def _reasons(reasons: Sequence[str]) -> list[str]:
-    """Each reason once; of queues that lose nothing only where no other queue has something to say."""
+    """Return each reason once, those of _SAFE only if there are no others."""
     each = list(dict.fromkeys(reasons))
     return [reason for reason in each if reason not in _SAFE] or each
 
 
 def verdict(rows: Sequence[Row], skipped: int = 0, rules: Sequence[str] = ()) -> Verdict:
-    """What the rows say together. What is not known is no all-clear."""
+    """Return the verdict on all rows; queues of which nothing is known do not count as safe."""
     losing = [row for row in rows if row["lossAt"] is not None]
     lost = sum(row["lostMessages"] or 0 for row in rows)
     without_rate = {row["consumerGroup"] for row in rows if row["reason"] == NO_RATE}

@@ -1,6 +1,6 @@
 """The table of a list: values as people read them, and the verdict below it, both at most 100 columns wide on a terminal.
 
-In a pipe or a file, names and ids are never shortened, so that they can be copied: such a table may be wider.
+In a pipe or a file, names and ids are never shortened, so that they can be copied: a table may then be wider.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pipeline.terminal import value_text as told_text
 
 WIDTH: Final = 100
 UNKNOWN: Final = "-"
-# a text that is shortened keeps so many letters at least
+# least width of a column of shortened texts
 _LEAST: Final = 6
-# prose in a pipe, beside long names
+# least width of shortened prose in a pipe, where names are not shortened
 _LEAST_IN_PIPE: Final = 24
 _GAP: Final = 2
 
@@ -80,7 +80,7 @@ def show_cut(columns: Sequence[Shown], rows: Sequence[Sequence[Any]], count: int
         columns: the columns of the table.
         rows: the values of each row in the order of the columns.
         count: number of the rows before the cut.
-        verdict: what the rows say together.
+        verdict: the verdict on all rows.
     """
     texts = [[_on_a_line(value_text(column.kind, value)) for column, value in zip(columns, row, strict=True)] for row in rows]
     if rows:
@@ -95,7 +95,7 @@ def show_cut(columns: Sequence[Shown], rows: Sequence[Sequence[Any]], count: int
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """Return a verdict as printable text: on one line where it fits, else a line for each note."""
+    """Return a verdict as printable text: on one line if it fits, else with a line for each note."""
     line = safe_text(str(verdict))
     if cell_len(line) <= WIDTH or not verdict.notes:
         return filled(line)
@@ -178,7 +178,7 @@ def _on_a_line(text: str) -> str:
 
 
 def _cut(text: str, width: int, column: Shown) -> str:
-    """A text that fits; names and ids, which often differ at their end only, lose their middle."""
+    """Return a text shortened to `width`; names and ids lose their middle, because they often differ only at their end."""
     if cell_len(text) <= width:
         return text
     tail = 0 if column.kind is Kind.PROSE else width // 3
