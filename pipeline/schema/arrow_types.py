@@ -36,7 +36,7 @@ def commented_schema(table: Table) -> pa.Schema:
 
 
 def arrow_table(table: Table, rows: Iterable[Sequence[Any]]) -> pa.Table:
-    """Rows of a table, each a sequence with a value for each column; half surrogate pairs in texts become question marks, as in Java."""
+    """Return rows, each with a value for each column, as an Arrow table; half surrogate pairs become question marks, as in Java."""
     columns = list(zip(*rows, strict=True)) or [()] * len(table.names)
     return pa.table([_column(values, field.type) for values, field in zip(columns, arrow_schema(table), strict=True)], arrow_schema(table))
 

@@ -34,7 +34,7 @@ class Table:
         by_queue: whether the table is laid out by queue: partitioned by (topic, queueId) or clustered by `cluster_by`.
         cluster_by: clustering columns of the clustered layout.
         stats: columns that get file statistics; empty for Delta's choice, the first 32.
-        row_group_bytes: uncompressed bytes of a row group of the table's files, of which a reader skips those that it does not need.
+        row_group_bytes: uncompressed bytes of a row group of the table's files; a reader skips row groups that it does not need.
     """
 
     name: str

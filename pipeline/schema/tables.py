@@ -88,7 +88,7 @@ CONSUME_QUEUE = Table(
     stats=_STATS,
 )
 
-# of tables whose rows are runs of thousands of entries or records, of which a pull needs one or two: about 16 runs
+# row groups of about 16 runs, for tables whose rows are runs of thousands of entries or records; a pull needs one or two runs
 _FEW_RUNS_BYTES = 4 << 20
 
 CONSUME_QUEUE_SEGMENT = Table(
@@ -509,7 +509,7 @@ PULL_RESPONSE = Table(
 
 REPLAYED = (REPLAY_RUN, PULL_RESPONSE)
 
-# the tables whose rows of a broker an import replaces
+# an import replaces a broker's rows in these tables
 IMPORTED = (
     COMMIT_LOG,
     CONSUME_QUEUE,
@@ -529,7 +529,7 @@ IMPORTED = (
     CONSUMER_FILTER,
     BROKER,
 )
-# likewise, of files that only a broker 5.x writes: an import writes them where it finds rows or the lake has the table
+# the same for files that only a broker 5.x writes: an import writes such a table if it finds rows, or if the lake has the table
 IMPORTED_OF_5 = (PULL_OFFSET, CONSUMER_ORDER_INFO, PENDING_MESSAGES, TIMER_CHECKPOINT, TIMER_LOG, TIMER_SLOT)
 TABLES = {
     table.name: table for table in (*IMPORTED, *IMPORTED_OF_5, *FOLLOWED, *CAPTURED, *REPLAYED, *ANSWERED_SCENARIOS, *OBSERVED, *SIMULATED)
