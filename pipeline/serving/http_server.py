@@ -1,7 +1,7 @@
 """A small HTTP server in threads of its own: where it listens, whom it answers, and how long it waits for a client.
 
-Rule: while it listens to this machine alone, it answers only where the request names this machine: a page of another site cannot read
-what is served by a name of its own that leads here.
+Rule: while it listens on a loopback address, it answers only requests whose Host header names this machine. So a page of another site
+cannot read the answers through a name of its own that resolves to this machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOCALHOST: Final = "127.0.0.1"
 _ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:/\s]+):)?(?P<port>[0-9]{1,10})")
 # seconds in which a client must send its request, and take each piece of the answer
 _CLIENT_SECONDS: Final = 10.0
-# requests that are answered at once; more are cut off
+# most requests that are answered at the same time; the connections of further ones are closed
 _AT_ONCE = 64
 
 
@@ -114,7 +114,7 @@ def is_address(target: str) -> bool:
 
 
 def _for_this_machine(application: WSGIApplication) -> WSGIApplication:
-    """An application that answers only requests that name this machine."""
+    """Return an application that answers only requests whose Host header names this machine."""
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if _is_this_machine(environ.get("HTTP_HOST", "")):
@@ -142,8 +142,8 @@ def serving(target: str, application: WSGIApplication, what: str, *, request_sec
     """Serve an application until the context ends; yields `host:port` as URLs have it.
 
     Args:
-        target: PORT or HOST:PORT; PORT alone listens only to this machine, and port 0 is any that is free.
-        application: answers the requests, several at once; where the address is of this machine alone, those that name this machine.
+        target: PORT or HOST:PORT; PORT alone listens only to this machine; port 0 means any free port.
+        application: answers the requests, several at once; on a loopback address, only requests that name this machine.
         what: what is served, for the error.
         request_seconds: time in which a client must have sent all of its request; else it is cut off.
 

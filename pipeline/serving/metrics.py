@@ -50,7 +50,7 @@ class RunMetrics:
     labels: Mapping[str, str]
 
     def one(self, name: str, text: str, value: float | None, kind: Literal["counter", "gauge"] = "gauge") -> Metric:
-        """Return a metric with one value; None where it is not known."""
+        """Return a metric with one value, or without a value if `value` is None."""
         return metric(kind, f"pullsim_{self.what}_{name}", text, () if value is None else ((self.labels, value),))
 
     def course(self, now: dt.datetime, *, started: dt.datetime, ended: dt.datetime | None, failed: bool) -> list[Metric]:
@@ -66,7 +66,7 @@ class RunMetrics:
 
 @dataclass(slots=True)
 class LastingPublish:
-    """Publishes again and again. An error of the first time is raised; a later one is reported once, and the next time may succeed.
+    """Publishes repeatedly. Until the first success, an error is raised; after it, an error is reported once, and the next try may succeed.
 
     Attributes:
         publish: publishes once.
