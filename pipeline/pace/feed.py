@@ -1,7 +1,7 @@
 """`pullsim pace`: write the requests of a file at a pace, as files into a folder that a stream reads.
 
 Rule: lines of requests are copied unchanged. Each file begins with a header: that of the request file, if any, and the id and number of the
-file in the feed. So no two files are equal; a stream would skip a content that it has read before. The same requests and options give the
+file in the feed. So no two files are equal; a stream skips a file whose content it has read before. The same requests and options give the
 same files, and existing files are not written again. So a feed that was killed can be started again, and no request comes twice.
 """
 

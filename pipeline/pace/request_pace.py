@@ -18,15 +18,15 @@ from typing import NamedTuple
 
 # most ticks by which a late request, or the second copy of a request, comes after its own tick
 LATE_TICKS = 10
-# requests of a file where requests are fed as fast as possible
+# requests in a file if requests are fed as fast as possible
 FILE_REQUESTS = 1000
 
-# a line, and its place in its file from 0 (begin) to 1 (end); None where it keeps its place
+# a line, and its place in its file from 0 (begin) to 1 (end); None if it keeps its place
 _Placed = tuple[str, float | None]
 
 
 class Request(NamedTuple):
-    """A line of a request file, and its timestamp in ms; 0 where the pace does not need it."""
+    """A line of a request file, and its timestamp in ms; 0 if the pace does not need it."""
 
     line: str
     timestamp: int = 0
@@ -34,7 +34,7 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How quickly requests are fed: as fast as possible where neither speed nor rate is given.
+    """How quickly requests are fed: as fast as possible if neither speed nor rate is given.
 
     Attributes:
         speed: factor to the recorded pace.
@@ -80,7 +80,7 @@ class Faults:
     def copies(self, chance: random.Random) -> list[tuple[int, float | None]]:
         """The copies of a request that come: for each, the ticks by which it is late, and its place in the file or None.
 
-        Each request takes equally many numbers from `chance`, so that one share does not change which requests have another fault.
+        Each request takes the same number of values from `chance`, so that one share does not change which requests have another fault.
         """
         lost, late, duplicated, reordered, by, again_by, place = (chance.random() for _ in range(7))
         if lost < self.lost:
@@ -104,7 +104,7 @@ class FedFile:
 def plan(rounds: Iterable[Iterable[Request]], pace: Pace, faults: Faults, seed: int) -> Iterator[FedFile]:
     """The files of a feed in the order of their ticks; the same arguments give the same files.
 
-    A tick without requests has no file. At most LATE_TICKS ticks are in memory at a time.
+    A tick without requests has no file. At most LATE_TICKS + 1 ticks are in memory at a time.
     """
     chance = random.Random(seed)  # noqa: S311 (faults must be reproducible)
     waiting: dict[int, list[_Placed]] = defaultdict(list)
