@@ -10,7 +10,7 @@ import click
 from pipeline.settings.settings import nearest
 from store_format.errors import shown
 
-# headings of `pullsim --help`, with their commands; a command that none names stands below the last
+# headings of `pullsim --help`, with their commands; other commands come last, under the heading More
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Begin": ("demo", "import", "capture", "requests"),
     "See what a broker has": (
@@ -75,7 +75,7 @@ class Commands(click.Group):
                     formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The arguments for the command, all of which are text: pyarrow, deltalake and Java take no other paths and names."""
+        """Parse the arguments; refuse those that are not UTF-8, because pyarrow, deltalake and Java take no other paths and names."""
         for one in args:
             try:
                 one.encode()
@@ -84,7 +84,7 @@ class Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first of `args` names, and the other arguments."""
+        """Return the command that the first of `args` names, and the other arguments; the error for an unknown command has the nearest."""
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             known = ", ".join(nearest(args[0], self.list_commands(ctx)))
             raise click.UsageError(f"there is no command {args[0]!r}; the nearest known: {known}", ctx)

@@ -64,7 +64,7 @@ class Engine:
         return all(map(is_s3, uris))
 
     def tell(self, line: str) -> None:
-        """Print a line about what does the work, where --verbose is given."""
+        """Print a line about the engine that does the work, if --verbose is given."""
         if self.verbose:
             progress_to_stderr(line)
 
@@ -81,12 +81,12 @@ class Engine:
         workers: bool = False,
         leave_classes: bool = False,
     ) -> Iterator[Any]:
-        """A Spark session, which is stopped at the end. What the command line names is checked before Spark starts, which takes seconds.
+        """Yield a Spark session, and stop it at the end. Files, lake and broker are checked first, because Spark takes seconds to start.
 
         Args:
             jobs: "long" if the time of the jobs grows with the data that Spark itself works on.
             reads: a lake that must exist; None for no check.
-            inputs: option -> file that must exist; None where the option is not given.
+            inputs: option -> file that must exist; None if the option is not given.
             outputs: option -> file that must be writable; likewise.
             store: directory of a store that must exist; None for no check.
             broker: a broker that the lake `reads` must have; None for no check.
@@ -117,7 +117,7 @@ class Engine:
             with releasing_lakes(), watched(tasks_running(spark)) if jobs != "endless" else nullcontext():
                 yield spark
         finally:
-            # a call to the JVM that was interrupted may have cost the connection to it
+            # an interrupted call to the JVM may have lost the connection to it
             is_interrupted = isinstance(sys.exc_info()[1], KeyboardInterrupt)
             with suppress(Exception) if is_interrupted else nullcontext(), catch_warnings():
                 if is_interrupted:  # Ctrl-C ends the JVM, too
@@ -125,7 +125,7 @@ class Engine:
                 spark.stop()
 
     def without_spark(self, root: str, answer: Callable[[EmbeddedLake], None]) -> bool:
-        """Whether the embedded engine answered.
+        """Let the embedded engine answer, and return whether it did.
 
         Args:
             root: path of the lake.
@@ -162,7 +162,7 @@ class Engine:
 def _check_named(
     inputs: Mapping[str, str | None], outputs: Mapping[str, str | None], *, store: str | None, reads: str | None, broker: str | None
 ) -> bool:
-    """Check what the command line names, as `Engine.session` says; gives whether any of it is on S3."""
+    """Check files, lake and broker, as `Engine.session` says; return whether any path of the command line is on S3."""
     from pipeline.files.given_files import require_input, require_output, require_scheme, require_store
     from pipeline.files.object_store import is_s3
     from pipeline.lake.lake import require_there
@@ -204,21 +204,21 @@ def _is_path(parameter: click.Parameter) -> bool:
 
 
 def _open_stores(conf: dict[str, str]) -> dict[str, str]:
-    """Check that the buckets of the command line can be opened; gives the settings of Spark without those of S3 that all libraries need."""
+    """Check that the buckets of the command line can be opened; return Spark's settings without those of S3 that all libraries need."""
     uris = given_uris()
     if not uris and not any(name.startswith(_OF_S3) for name in conf):
         return conf
     from pipeline.files.object_store import is_s3, require_bucket, s3_path, take_settings
 
     rest = take_settings(conf)
-    # a bucket is looked at once, however many paths are in it
+    # each bucket is checked once, however many paths are in it
     for uri in {s3_path(uri).split("/")[2]: uri for uri in reversed(uris) if is_s3(uri)}.values():
         require_bucket(uri)
     return rest
 
 
 def _is_no_lost_call(record: logging.LogRecord) -> bool:
-    """Whether a log record is not the one that py4j makes of a call without an answer: the error follows, or Ctrl-C ended the call."""
+    """Whether a log record is not py4j's about a call without an answer: after that one, the error follows, or Ctrl-C ended the call."""
     return not str(record.msg).endswith(("while sending command.", "while shutting down connection"))
 
 
@@ -231,7 +231,7 @@ def _conf(_context: click.Context, _parameter: click.Parameter, values: tuple[st
 
 
 def engine_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Add the options --master, --conf and --verbose; the command gets them, and --engine where it is added, as `engine`."""
+    """Add the options --master, --conf and --verbose; the command gets them as `engine`, with --engine if that option is added."""
 
     @wraps(command)
     def with_engine(*args: Any, master: str | None, conf: dict[str, str], verbose: bool, choice: str = "auto", **options: Any) -> R:

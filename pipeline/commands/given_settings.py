@@ -29,13 +29,13 @@ class GivenSettings:
 
     @property
     def with_rules(self) -> tuple[str, ...]:
-        """The values of --set, after that of --rules as one of them."""
+        """The values of --set, after the value of --rules in the form of a setting."""
         return self.options if self.rules is None else (f"{RULES_VERSION}={self.rules}", *self.options)
 
     def over(
         self, stored: Mapping[str, str] | None = None, *, header: Any = None, header_where: str = "the config of the header"
     ) -> BrokerSettings:
-        """The broker's settings: these override those of a request file's header, and the header's override those of the import.
+        """Return the broker's settings: the command line overrides a request file's header, and the header overrides the import.
 
         Args:
             stored: the import's settings, texts by name; None without an import.
@@ -50,13 +50,13 @@ class GivenSettings:
         )
 
     def of_file(self, stored: Mapping[str, str], file: RequestFile | None) -> BrokerSettings:
-        """The broker's settings as `over` returns them, with the header of `file` if there is one."""
+        """Return the broker's settings as `over` does, with the header of `file` if there is one."""
         if file is None:
             return self.over(stored)
         return file.settings(stored=stored, properties=self.properties, options=self.with_rules)
 
     def of_store(self, store: str, *, header: Any = None, header_where: str = "") -> BrokerSettings:
-        """The broker's settings as `over` returns them; where nothing else names the version, the files of a store tell it.
+        """Return the broker's settings as `over` does; if nothing else names the version, it is found from the files of the store.
 
         Raises:
             SettingsError: as in `over`.
@@ -73,7 +73,7 @@ class GivenSettings:
         )
 
     def check(self) -> None:
-        """Raise for a wrong setting, before anything is started.
+        """Check the settings, before anything is started.
 
         Raises:
             SettingsError: as in `over`.

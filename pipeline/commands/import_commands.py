@@ -106,10 +106,10 @@ def import_command(
             _tell(small)
             return
     ends = once or not follow
-    by_tasks = not follow and layout != "clustered" and not os.path.exists(lake)  # Spark writes tables that are there
+    by_tasks = not follow and layout != "clustered" and not os.path.exists(lake)  # Spark itself writes to existing tables
     jobs: Jobs = "short" if by_tasks else "long" if ends else "endless"
     with metrics_at(metrics) as publish, engine.session(jobs, store=store, workers=True, leave_classes=ends) as spark:
-        if needs_spark:  # else it was told already
+        if needs_spark:  # else the line was printed above
             progress_to_stderr(broker_settings.told_version)
         opened = Lake(spark, lake)
         if follow:
@@ -125,7 +125,7 @@ def import_command(
 
 
 def _importer(store: str, name: str, layout: Layout | None, settings: BrokerSettings, *, as_found: bool) -> Callable[[Lake], Imported]:
-    """What imports the store into a lake; each call is a run of its own."""
+    """Return the function that imports the store into a lake; each call is a run with its own id."""
     from pipeline.importing.import_store import import_store
 
     def importing(into: Lake) -> Imported:
@@ -145,7 +145,7 @@ def _importer(store: str, name: str, layout: Layout | None, settings: BrokerSett
 
 
 def _named(name: str, own: str | None) -> str:
-    """The name in the lake, after it was told where the broker's own name is another."""
+    """Return the broker's name in the lake; if its own settings have another name, print both first."""
     if own not in {None, name}:
         progress_to_stderr(f"the broker is {name!r} in the lake, as --broker-name says; its own settings name it {own!r}")
     return name

@@ -134,7 +134,7 @@ def lag_command(
 
 @contextmanager
 def _published(target: str | None, *, watch: bool) -> Iterator[Callable[[Ask, str | None], None]]:
-    """The function that publishes the metrics of a broker, None for all, at the target of --metrics; it does nothing without a target."""
+    """Yield the function that publishes the metrics of a broker (None for all) at the target of --metrics; it does nothing without one."""
     if target is None:
         yield lambda _ask, _broker: None
         return
@@ -156,7 +156,7 @@ def _record(engine: Engine, lake: str, broker: str | None, observed_at: int | No
 
 @dataclass(frozen=True)
 class Recording:
-    """What is recorded, by the options of `pullsim lag --record`, and when."""
+    """The options of `pullsim lag --record`, and the time of the recording."""
 
     broker: str | None
     at: int
@@ -206,7 +206,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What lag is asked for: the options of `pullsim lag`."""
+    """The options of `pullsim lag` that choose which lag is shown, and how."""
 
     group: str | None
     topic: str | None
@@ -220,10 +220,10 @@ class Asked:
     form: str
 
     def check(self) -> None:
-        """Check that the options go together.
+        """Check that the options can be combined.
 
         Raises:
-            click.UsageError: they do not.
+            click.UsageError: two options cannot be combined.
         """
         if self.until_now and self.by != "queue":
             raise click.UsageError(f"--now cannot be combined with --by {self.by}: sums have the waiting time at the store's last message")
@@ -233,11 +233,11 @@ class Asked:
             raise click.UsageError("--topic cannot be combined with --by group: a group's sums cover all its topics; give --by topic")
 
     def show(self, ask: Ask) -> int:
-        """Show the lag; returns the number of rows with messages that wait, where --behind or --min-lag asks for these only."""
+        """Show the lag; return the number of rows, which with --behind or --min-lag are rows with waiting messages."""
         return self._show_queues(ask) if self.by == "queue" else int(show_first(ask, [self._sums])["rows"])
 
     def start_page(self, version: int) -> None:
-        """Begin a page of --watch, on which the lag at a version of the lake follows."""
+        """Begin a page of --watch, for the lag at a version of the lake."""
         if self.form == "table":
             start_page(f"lake version {version}, {now():%Y-%m-%d %H:%M:%S} UTC\n")
 

@@ -11,7 +11,7 @@ from pipeline.commands.options import format_option, lake_option
 from pipeline.settings.quantities import counted, size_text
 from pipeline.terminal import progress_to_stderr, show_values
 
-# for so many hours Delta remembers which files a commit removed, once there is a checkpoint
+# hours for which Delta remembers which files a commit removed, once there is a checkpoint
 _MOST_HOURS = 168
 _COLUMNS = ("table", "files", "logFiles", "bytes", "note")
 

@@ -1,4 +1,4 @@
-"""Shows a list of an operator's command with the embedded engine, or with Spark where only Spark reads the lake."""
+"""Shows a list of an operator's command with the embedded engine, or with Spark if only Spark can read the lake."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answered = tuple[Sequence[str], Iterator[Sequence[Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """Names of the command line that a lake must know: of a consumer group, a topic and a broker; None where none is given."""
+    """Names of the command line that a lake must know: of a consumer group, a topic and a broker; None for a name that is not given."""
 
     group: str | None = None
     topic: str | None = None
@@ -34,7 +34,7 @@ class Names:
         """Check the names.
 
         Raises:
-            LakeError: the lake does not know one; the message has the most similar known names.
+            LakeError: the lake does not know a name; the message has the most similar known names.
         """
         from pipeline.lag.lag_sql import check_names
         from pipeline.lake.asking import ask_each, names_with
@@ -43,7 +43,7 @@ class Names:
 
 
 def require_before_spark(root: str, *names: Names) -> None:
-    """Check names without Spark; a lake that only Spark reads is not checked here.
+    """Check names without Spark; a lake that only Spark can read is not checked here.
 
     Raises:
         LakeError: as in `Names.require`.
@@ -65,7 +65,7 @@ def require_before_spark(root: str, *names: Names) -> None:
 
 
 def asked_of(lake: EmbeddedLake) -> Ask:
-    """The function that asks the embedded engine."""
+    """Return the function that asks the embedded engine."""
 
     def ask(query: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
         answer = lake.query(query)
@@ -92,7 +92,7 @@ def answer(engine: Engine, lake: str, names: Names, show: Callable[[Ask], object
         engine: the options of the engines.
         lake: directory of the lake.
         names: what the lake must know.
-        show: asks, and shows the answers.
+        show: asks the engine, and shows the answers.
         again: called with each new version of the lake before `show` is called again, until a signal; None to show once.
     """
 
@@ -139,7 +139,7 @@ def _asked_of_spark(lake: Lake) -> Ask:
 
 
 def show_first(ask: Ask, lists: Sequence[AskedListing]) -> Totals:
-    """Show the first of some lists of one form that has rows, or else the last of them; returns its totals."""
+    """Show the first of `lists` that has rows, else the last one; return its totals."""
     from pipeline.listings.table import show_listing
     from pipeline.terminal import show_values
 
@@ -157,14 +157,14 @@ def show_first(ask: Ask, lists: Sequence[AskedListing]) -> Totals:
 
 
 def _with_totals(ask: Ask, asked: AskedListing) -> tuple[Totals, Callable[[], Answered]]:
-    """The totals of a list, and what asks for its rows."""
+    """Return the totals of a list, and the function that asks for its rows."""
     query = asked.rows  # a wrong --sort is found before anything runs
     names, rows = ask(asked.totals)
     return dict(zip(names, next(iter(rows)), strict=True)), partial(ask, query)
 
 
 def _with_sums(ask: Ask, asked: AskedListing) -> tuple[Totals, Callable[[], Answered]]:
-    """As `_with_totals`, of one query."""
+    """Return what `_with_totals` returns, from one query."""
     names, rows = ask(asked.totals_with_rows)
     first = next(rows)
     totals, _ = asked.split(first)

@@ -54,7 +54,7 @@ _BROKER = click.option("--broker", metavar="NAME", help="Only this broker; all b
 
 
 def _outcome(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """The condition on pull_outcome for the value of --outcome: a status of the store, or a response code by its name or number."""
+    """Return the condition on pull_outcome for the value of --outcome: a status of the store, or a response code by its name or number."""
     if value is None:
         return None
     name = value.upper()
@@ -352,7 +352,7 @@ def message_command(
 
 
 def _why_no_message(ask: Ask, queue_id: int, of_queue: Sequence[str]) -> str:
-    """What the store has of a queue, which some conditions choose, where no message was found in it."""
+    """Return what the store has of a queue in which no message was found; the conditions `of_queue` choose the queue."""
     _, rows = ask(f"SELECT brokerName, minOffset, maxOffset FROM queue WHERE {' AND '.join(of_queue)} ORDER BY brokerName")  # noqa: S608
     told = [
         f"on broker {name} it has the offsets {least} to {end - 1}" if least < end else f"on broker {name} it is empty"
@@ -367,7 +367,7 @@ def _check_queue(topic: str | None, queue_id: int | None) -> None:
 
 
 def _ids(message_id: str | None) -> list[list[str]]:
-    """The conditions to try one after the other: by its place in the log, which reads little, and by the unique key."""
+    """Return the conditions to try one after the other: the message's place in the log, which reads little, then its unique key."""
     if message_id is None:
         return [[]]
     by_key = equal("uniqKey", message_id)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 FORMATS = ("table", "json", "csv")
-# as many rows as Spark counts in a LIMIT
+# the greatest LIMIT of Spark
 ROW_LIMIT = click.IntRange(0, 2**31 - 1)
 
 
@@ -53,7 +53,7 @@ def hold_option(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def given_of(options: Mapping[str, object]) -> str:
-    """The names of the options that are given, as in "--out and --vary"; "" where none is.
+    """The names of the options that are given, as in "--out and --vary"; "" if none is.
 
     Args:
         options: option -> its value; an option that is not given has None, False, "" or no values.
@@ -66,17 +66,17 @@ def check_alone(option: str, options: Mapping[str, object], reason: str) -> None
     """Check that none of the options is given beside `option`.
 
     Raises:
-        click.UsageError: one is; the message names all that are, gives the reason, and says to leave them out.
+        click.UsageError: an option is given; the message names all given options, gives the reason, and says to leave them out.
     """
     if given := given_of(options):
         raise click.UsageError(f"{option} cannot be combined with {given}: {reason}; leave {given} out")
 
 
 def check_needed(needed: str, options: Mapping[str, object], reason: str) -> None:
-    """Check that none of the options is given, where the option that they need is not.
+    """Check that none of the options is given; the caller found that `needed`, the option that they need, is not given.
 
     Raises:
-        click.UsageError: one is; the message names all that are, gives the reason, and says to give the option that they need.
+        click.UsageError: an option is given; the message names all given options, gives the reason, and says to give `needed`.
     """
     if given := given_of(options):
         raise click.UsageError(f"{given} cannot be used without {needed}: {reason}; give {needed} too")
@@ -155,7 +155,7 @@ def filters_option(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """The ms since 1970 (UTC) of a time that is the value of an option, None without a value; a callback for click."""
+    """Return the ms since 1970 (UTC) of a time that is the value of an option, None without a value; a callback for click."""
     if value is None:
         return None
     try:
@@ -188,7 +188,7 @@ def require_lasting_port(target: str | None, *, lasts: bool, otherwise: str) -> 
     Args:
         target: value of --metrics.
         lasts: whether the command runs until it is stopped.
-        otherwise: what the user can do so that it does.
+        otherwise: what the user can do so that the command runs on, for the message.
 
     Raises:
         click.UsageError: the target is a port, and the command ends by itself.
@@ -203,7 +203,7 @@ def require_lasting_port(target: str | None, *, lasts: bool, otherwise: str) -> 
 
 @contextmanager
 def metrics_at(target: str | None) -> Iterator[Publish | None]:
-    """The function that publishes metrics at the target of --metrics; None without a target."""
+    """Yield the function that publishes metrics at the target of --metrics; None without a target."""
     if target is None:
         yield None
         return

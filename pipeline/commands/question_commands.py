@@ -124,7 +124,7 @@ def explain_command(
 
 
 def _check_pull(request_id: str | None, given: Mapping[str, Any]) -> None:
-    """Check that a captured pull is asked for, or a whole pull is given, with the fields of ExplainedPull; not both."""
+    """Check that either the id of a captured pull is given, or a whole pull; `given` has fields of ExplainedPull, None if not given."""
     options = {f"--{'queue' if name == 'queue_id' else name.replace('_', '-')}": value for name, value in given.items()}
     if request_id is not None:
         check_alone("--request", options, "the captured pull has these values")
@@ -139,7 +139,7 @@ def _check_pull(request_id: str | None, given: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _of_option(name: str) -> Iterator[None]:
-    """Name the option `name` in errors of its settings."""
+    """Name the option `name` instead of --set in errors of its settings."""
     try:
         yield
     except SettingsError as error:

@@ -121,7 +121,7 @@ def _before(path: str | None) -> Compared | None:
 
 @dataclass(frozen=True)
 class AskedReport:
-    """What report is asked for: the options of `pullsim report`."""
+    """The options of `pullsim report`."""
 
     lake: str
     out: str
@@ -161,7 +161,7 @@ class AskedReport:
 
 
 def _upgrade(spark: SparkSession, lake: str, broker: str | None, later: BrokerVersion) -> Section:
-    """The section about an upgrade of a broker of the lake, from the version of its import."""
+    """Return the section about an upgrade of a broker of the lake, from the version of its import to `later`."""
     from pipeline.lake.opened_broker import OpenedBroker
     from pipeline.upgrade.upgrade_job import run_upgrade
     from pipeline.upgrade.upgrade_section import upgrade_section

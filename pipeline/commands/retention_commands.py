@@ -135,9 +135,9 @@ def retention_command(
 
 
 def _with_possible_times(newest: Mapping[str, int]) -> list[str]:
-    """The brokers from whose newest message a forecast can look ahead; all brokers where none can, so that the forecast refuses them.
+    """Return the brokers whose newest message has a time from which a forecast can start; all brokers if none has, to be refused later.
 
-    A damaged record may have any time, and must not keep the other brokers from their answers. Who is left out is told.
+    A damaged record may have any time, and must not prevent the answers for the other brokers. The brokers that are left out are printed.
     """
     possible = [broker for broker, time in newest.items() if 0 <= time <= LAST_OF_YEAR_9999]
     for broker in sorted(newest.keys() - possible) if possible else ():
@@ -150,15 +150,15 @@ def _with_possible_times(newest: Mapping[str, int]) -> list[str]:
 
 @dataclass(frozen=True)
 class AskedRetention:
-    """What losses are asked for.
+    """The options of `pullsim retention`.
 
     Attributes:
         broker: name of the broker; None for all brokers that have messages.
-        of_one: whether an option is of one broker's disk or log, so that there is an answer for one broker only.
+        of_one: whether an option describes the disk or log of one broker, so that only one broker can be answered.
         form: form of the rows.
         by_queue: whether a table has a row for each queue.
         limit: greatest number of rows, 0 for all; None for the default of the form.
-        question: the arguments of the forecast, from the settings of the import.
+        question: makes the arguments of the forecast from the settings of the import.
     """
 
     broker: str | None
@@ -187,7 +187,7 @@ class AskedRetention:
         self._show(*found)
 
     def _found(self, ask: AskAll, root: str) -> tuple[list[tuple[Forecast, list[Row]]], dict[QueueOfGroup, int], list[RetentionQuestion]]:
-        """The forecast of each broker that is asked for, with its rows; the offsets that were skipped before; what was asked of each."""
+        """Return the forecast of each chosen broker with its rows, the offsets that pulls were sent past, and each forecast's arguments."""
         from pipeline.lag.retention import retention, skipped_offsets
         from pipeline.lake.committed import chosen_broker
 
@@ -206,7 +206,7 @@ class AskedRetention:
         return found, skipped, questions
 
     def _rules(self, forecasts: Sequence[Forecast], questions: Iterable[RetentionQuestion]) -> Iterator[str]:
-        """What deletes files, where it is the same for all brokers, and that files went sooner."""
+        """Yield notes on what deletes files, if it is the same for all brokers, and on files that were deleted earlier than that."""
         rules = {(one.settings.value("fileReservedTime"), one.settings.value("deleteWhen")) for one in questions}
         if any(one.is_by_messages for one in forecasts):
             yield _BY_MESSAGES

@@ -30,7 +30,7 @@ class Answers(ExitStack):
     """Shows the answers to statements, each at the lake's newest version; a Spark session is started once, when a statement needs it."""
 
     def __init__(self, engine: Engine, lake: str, form: str, *, allow_files: bool = False) -> None:
-        """As the options of `pullsim sql` say: `form` is --format."""
+        """Take the options of `pullsim sql`; `form` is --format."""
         super().__init__()
         self._allow_files = allow_files
         self._engine, self._lake, self._form = engine, lake, form
@@ -73,7 +73,7 @@ class Answers(ExitStack):
 
 
 def statements(text: str) -> Iterator[str]:
-    """The statements of a text, without the semicolons that end them."""
+    """Yield the statements of a text, without the semicolons that end them."""
     from sqlglot import TokenType
     from sqlglot.errors import TokenError
 
@@ -82,7 +82,7 @@ def statements(text: str) -> Iterator[str]:
     start, has_words = 0, False
     try:
         tokens = AnsiSpark().tokenize(text)
-    except TokenError:  # the engine says what is wrong
+    except TokenError:  # the engine reports the error
         yield text
         return
     for token in tokens:
@@ -97,7 +97,7 @@ def statements(text: str) -> Iterator[str]:
 
 
 def text_of(file: str | None) -> str | None:
-    """The text of a file of statements, or of standard input where no terminal is; None where the prompt is wanted.
+    """Return the text of a file of statements, or of standard input; None if standard input is a terminal, for the prompt.
 
     Raises:
         click.UsageError: the file cannot be read.
@@ -142,7 +142,7 @@ def run_prompt(answers: Answers, read: Callable[[str], str]) -> None:
 
 
 def _show(answers: Answers, text: str) -> None:
-    """Show the answers to a text; Ctrl-C ends the query, and an error of it is shown."""
+    """Show the answers to a text; Ctrl-C ends the query; an error of the query is shown."""
     try:
         answers.show_all(text)
     except KeyboardInterrupt:
@@ -160,7 +160,7 @@ def _show(answers: Answers, text: str) -> None:
 
 
 def prompting() -> Callable[[str], str]:
-    """A function that reads a line on the terminal, with a history that stays, and completion of names and words of SQL."""
+    """Return a function that reads a line on the terminal, with a history in a file, and completion of names and words of SQL."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.history import FileHistory
 

@@ -34,7 +34,7 @@ _NOTES = 10
 
 
 def _bound(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, bool] | None:
-    """The value of an option as a number, and whether it is a time in ms; None without a value."""
+    """Return the value of an option as a number, and whether it is a time in ms; None without a value."""
     if value is None:
         return None
     if re.fullmatch(r"@?[0-9]{1,18}", value, re.ASCII):
@@ -47,7 +47,7 @@ def _bound(_context: click.Context, _parameter: click.Parameter, value: str | No
 
 
 def _local(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """A path that is no URI; it is checked before any bucket is opened."""
+    """Return a local path; a URI is refused, before any bucket is opened."""
     from pipeline.files.store_files import is_uri
 
     if is_uri(value):
@@ -113,7 +113,7 @@ def _export_with_spark(
 
     part = Part(topics=topics, first=first and Bound(*first), after=after and Bound(*after))
     is_whole = part == Part()
-    # Spark itself reads what says where the rows are, and those only that its tasks cannot
+    # tasks read the rows; Spark itself reads only where the rows are, and the rows that tasks cannot read
     plans = INTERPRETED_PLANS if is_whole and is_local_or_s3(lake) else {}
     with replace(engine, conf=plans | engine.conf).session(
         "short" if is_whole else "long", reads=lake, broker=broker, workers=True
@@ -177,7 +177,10 @@ def verify_command(
 
 @contextmanager
 def _checking(engine: Engine, store: str, lake: str | None, broker: str | None) -> Iterator[tuple[Tasks, int, OpenedBroker | None]]:
-    """What checks the files, how many tasks run at once, and the broker of the lake: this process where a small store is checked alone."""
+    """Yield what runs the checks, how many tasks run at once, and the broker of the lake, if there is one.
+
+    This process checks a small store without a lake.
+    """
     if lake is None and engine.may_work_here:
         from pipeline.files.given_files import require_store
         from pipeline.tasks.small_work import is_small_store
@@ -204,7 +207,7 @@ def _say_row(row: str, values: dict[str, Any]) -> None:
 
 
 def _tell_findings(tasks: Tasks, found: Sequence[Work], form: str) -> int:
-    """Print each finding; returns their number."""
+    """Print each finding; return the number of findings."""
     from pipeline.verify.causes import in_json, with_causes
     from pipeline.verify.verify_store import BY_PLACE
 
