@@ -233,7 +233,7 @@ class Asked:
             raise click.UsageError("--topic cannot be combined with --by group: a group's sums cover all its topics; give --by topic")
 
     def show(self, ask: Ask) -> int:
-        """Show the lag; return the number of rows, which with --behind or --min-lag are rows with waiting messages."""
+        """Show the lag; with --behind or --min-lag, return the number of rows with waiting messages."""
         return self._show_queues(ask) if self.by == "queue" else int(show_first(ask, [self._sums])["rows"])
 
     def start_page(self, version: int) -> None:
