@@ -1,6 +1,7 @@
-"""Entry of the console script and of spark-submit: runs the command line and turns what went wrong into an exit code.
+"""Entry point of the console script and of spark-submit: runs the command line and turns errors into exit codes.
 
-0 done, 1 done but the comparison asked for found differences, 2 bad usage or bad input, 3 the engine failed, 130 ended by Ctrl-C.
+0 done, 1 done but found differences, findings of verify, or lag of --min-lag, 2 bad usage or bad input, 3 the engine failed, 130 ended by
+Ctrl-C.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from contextlib import contextmanager
 from types import FrameType
 
 if __package__ in {None, ""}:  # spark-submit runs this file by its path: the folder above holds the packages
-    _HERE = os.path.dirname(os.path.realpath(__file__))  # of a link, Python puts the folder of the file itself on the path
+    _HERE = os.path.dirname(os.path.realpath(__file__))  # if the path is a link, Python puts the folder of its target on sys.path
     sys.path[:] = [os.path.dirname(_HERE), *(path for path in sys.path if os.path.realpath(path or ".") != _HERE)]
 
 _IS_PROGRAM = __package__ in {None, ""} or __name__ == "__main__" or os.path.basename(sys.argv[0]) == "pullsim"
 if _IS_PROGRAM and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # the imports take half a second, in which Ctrl-C would show a stack of Python; `main` takes the signal back
+    # the imports take half a second, in which Ctrl-C would show a stack of Python; `main` restores the handler
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import click
@@ -49,27 +50,27 @@ from pipeline.progress_line import progress_line
 from pipeline.terminal import ReaderGoneError, progress_to_stderr
 from store_format.errors import UnusableInputError, quoted_error
 
-# a line that says so, of Java, of Python or of Arrow
+# a line about a full disk in an error of Java, of Python or of Arrow
 _NO_SPACE = re.compile(r"[^\n]{0,300}No space left on device[^\n]{0,300}|[^\n]{0,300}Disk quota exceeded[^\n]{0,300}")
 
-# a file that the system does not let a process make or open, in the words of Java, of Python and of Hadoop
+# a file that the system does not let this process create or open, in errors of Java, of Python and of Hadoop
 _REFUSED_FILE = re.compile(
     r"(?:file:)?/[^\n(:']{1,1000} \((?:Read-only file system|Permission denied)\)"
     r"|\[Errno (?:13|30)\] [^\n:]{1,100}: '[^\n']{1,1000}'"
     r"|Mkdirs failed to create [^\n]{1,300}"
 )
 
-# rows that Spark cannot compute again, after all executors that kept them have ended
+# rows that are lost because all executors that kept them have ended; Spark cannot compute them again
 _LOST_ROWS = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
 
 # exit code after Ctrl-C
 _STOPPED = 130
-# the file of Python's own code that imports; Ctrl-C waits for so many seconds where it comes there
+# file name of Python's import machinery; a Ctrl-C inside it is raised again after this many seconds
 _IMPORTER, _AGAIN_SECONDS = "<frozen importlib._bootstrap>", 0.01
-# Hadoop on s3://, without the jar that opens it
+# errors of Hadoop about s3:// if the jar that opens it is missing
 _NO_S3A = re.compile(r"Class org\.apache\.hadoop\.fs\.s3a\.\w+ not found|No FileSystem for scheme \"s3a?\"")
 
-# what Spark makes of a query, which it adds to its message: of a view hundreds of lines
+# the plan of a query, which Spark adds to its message; a view's has hundreds of lines
 _PLAN = re.compile(r";\n'?[A-Z]\w+.*", re.DOTALL)
 # limits when an engine's message is shortened: characters of its begin, characters of each cause, number of causes
 _SHOWN_MAX, _CAUSE_MAX, _CAUSES_MAX = 4000, 1000, 5
@@ -91,13 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 @contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """Note each Ctrl-C of the block. It ends a JVM, too, whose lost connection may be the error that is seen."""
+    """Note each Ctrl-C during the block. Ctrl-C also ends the JVM, so that the error may be about the lost connection to it."""
     noted: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         noted.append(number)
         if frame is not None and frame.f_code.co_filename == _IMPORTER:
-            # an error between two lines there may leave the lock of imports taken, for which threads would wait without end
+            # an error inside the import machinery may leave the import lock taken; other threads would then wait forever
             threading.Timer(_AGAIN_SECONDS, _thread.interrupt_main).start()
             return
         raise KeyboardInterrupt
@@ -113,7 +114,7 @@ def _interrupts() -> Iterator[list[int]]:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit code."""
+    """Run one command; return the exit code."""
     told = sys.unraisablehook
     try:
         with _interrupts() as interrupts:
@@ -130,7 +131,7 @@ def _run(arguments: Sequence[str] | None, interrupts: list[int]) -> int:
         sys.unraisablehook = _tell_nothing
         progress_to_stderr("stopped")
         return _STOPPED
-    except ReaderGoneError:  # it has seen enough
+    except ReaderGoneError:  # for example `head` has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except click.ClickException as error:
@@ -146,11 +147,11 @@ def _run(arguments: Sequence[str] | None, interrupts: list[int]) -> int:
 
 
 def _tell_nothing(_: object) -> None:
-    """Pass over errors of objects that Ctrl-C left half made, when they are destroyed."""
+    """Ignore errors in the destructors of objects that Ctrl-C left half made."""
 
 
 def judged(error: BaseException) -> tuple[int, str]:
-    """Exit code and message of an error: whose fault it is."""
+    """Return the exit code, 2 for the user's fault and 3 for the engine's, and the message of an error."""
     if isinstance(error, UnusableInputError):
         return 2, f"error: {_shortened(str(error))}"
     if isinstance(error, MemoryError):
@@ -190,7 +191,7 @@ def judged(error: BaseException) -> tuple[int, str]:
 
 
 def _shortened(message: str) -> str:
-    """The begin of a long message, and whatever lines name a cause: what Spark failed of stands last, after all its stacks."""
+    """Return the begin of a long message, and its last lines that name a cause: why Spark failed comes last, after all stacks."""
     if len(message) <= _SHOWN_MAX:
         return message
     causes = dict.fromkeys(line.strip()[:_CAUSE_MAX] for line in _CAUSE.findall(message))
@@ -198,7 +199,7 @@ def _shortened(message: str) -> str:
 
 
 def _said(error: BaseException, words: re.Pattern[str]) -> str | None:
-    """What an error, or what led to it in Python or in Spark, says in some words of the system."""
+    """Return the first text that matches `words` in an error, its causes, or their stack traces from Spark; None if there is none."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:

@@ -13,15 +13,15 @@ from pipeline.settings.quantities import counted, duration_text, rate_text
 from pipeline.tasks.running import Running, running
 from pipeline.terminal import WITHOUT_CURSOR, hide_status, show_status
 
-# s between two looks, and before the first line: short work shows none
+# s between two looks, and before the first line, so that short work shows no line
 _LOOK_SECONDS, _FIRST_SECONDS = 0.5, 3.0
-# s that the end of a command waits for a look
+# most s that the end of a command waits for a look
 _END_SECONDS = 2.0
 
 
 @contextmanager
 def progress_line() -> Iterator[None]:
-    """Show the line for the time of the block, where a terminal takes the progress."""
+    """Show the line during the block, if stderr is a terminal that can overwrite its last line."""
     if not sys.stderr.isatty() or os.environ.get("TERM", "") in WITHOUT_CURSOR:
         yield
         return
@@ -41,7 +41,7 @@ def _show(stop: threading.Event) -> None:
     progress = Progress()
     while not stop.wait(_LOOK_SECONDS):
         found: list[Running] = []
-        with suppress(Exception):  # of a session that has ended
+        with suppress(Exception):  # the session may have ended
             found = running()
         now = time.monotonic()
         text = progress.text(found, now)
@@ -52,7 +52,7 @@ def _show(stop: threading.Event) -> None:
 
 
 def _is_in_front() -> bool:
-    """Whether the command has the terminal; a shell's prompt has it where the command was started in the background."""
+    """Whether the command is in the foreground of the terminal; if it is in the background, the line would disturb a shell's prompt."""
     try:
         return os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
     except OSError:
@@ -60,7 +60,7 @@ def _is_in_front() -> bool:
 
 
 class Progress:
-    """The progress of what runs, seen again and again."""
+    """Makes the line from repeated looks at what runs."""
 
     def __init__(self) -> None:
         """Nothing was seen yet."""
@@ -68,7 +68,7 @@ class Progress:
         self._since, self._before = 0.0, 0
 
     def text(self, found: Sequence[Running], now: float) -> str | None:
-        """The line for what runs at a time, s; None where nothing does. The rate is that since the same things run."""
+        """Return the line for what runs at `now`, s; None if nothing runs. The rate is measured since this same work was first seen."""
         if not found:
             return None
         done, tasks = sum(one.done for one in found), sum(one.tasks for one in found)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TABLE_ROWS = 10_000
 # a terminal shows a header in bold
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
-# terminals without these, and without a cursor that goes back
+# values of TERM for terminals without bold, and without a cursor that goes back
 WITHOUT_CURSOR = {"dumb", "unknown"}
 _LINE_START = "\r\x1b[K"
 _STATUS = threading.Lock()
@@ -66,7 +66,7 @@ def say(text: str) -> None:
 
 
 def say_json(value: Any) -> None:
-    """Print a value as a line of JSON; for people on a terminal, a line that has commands of the terminal is in ASCII."""
+    """Print a value as a line of JSON; on a terminal, a line that is not printable is in ASCII, with escapes."""
     text = json.dumps(value, ensure_ascii=False)
     # JSON leaves DEL as it is
     say(json.dumps(value).replace("\x7f", "\\u007f") if is_terminal() and not text.isprintable() else text)
@@ -195,7 +195,7 @@ def table_text(
 
 
 def _lines_of(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """The cells of each line; a row with a cell of several lines takes several."""
+    """Return the cells of each line; a row takes as many lines as its tallest cell."""
     return [line for row in rows for line in zip_longest(*(cell.split("\n") for cell in row), fillvalue="")]
 
 
@@ -245,12 +245,12 @@ def _plain(value: Any) -> Any:
 
 
 def _in_utc(stamp: dt.datetime) -> dt.datetime:
-    """Return a TIMESTAMP in the time zone of the session; Spark gives it in the machine's zone, without naming a zone."""
+    """Return a TIMESTAMP in UTC; Spark gives it in the machine's zone, without naming the zone."""
     return stamp.astimezone(dt.UTC).replace(tzinfo=None)
 
 
 def _as_json(value: Any) -> Any:
-    """A value as JSON can say it: structs with the names of their fields, bytes in hex, times in ISO form."""
+    """Return a value of JSON's types: structs as objects, bytes in hex, times in ISO form."""
     if hasattr(value, "asDict"):
         value = value.asDict()
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""The process that Spark forks its Python workers from on this machine, with what they need imported once for all of them.
+"""The process from which Spark forks its Python workers on this machine; it imports once what all workers need.
 
-A worker is made for each Python step of each task that runs at the same time; one that imports by itself takes seconds to begin.
+Spark starts a worker for each Python step of each task that runs at the same time. A worker that imports by itself takes seconds to begin.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ import pipeline.replay.replay_job  # noqa: F401
 import udfs.sql_functions  # noqa: F401
 
 if __name__ == "__main__":
-    gc.freeze()  # a worker collects garbage after every task: a tenth of a second where it goes through all modules
+    gc.freeze()  # a worker collects garbage after every task: a tenth of a second if it goes through all modules
     manager()
