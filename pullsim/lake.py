@@ -44,7 +44,7 @@ def open(path: Path, *, engine: Engine = "auto", spark: SparkSession | None = No
 
     Args:
         path: directory of the Delta tables, or a URI.
-        engine: what reads the tables; "auto" is DuckDB where it can answer, else Spark.
+        engine: what reads the tables; "auto" is DuckDB if it can answer, else Spark.
         spark: session that answers everything; with None, work on Spark takes the active session, or starts one, which takes seconds.
 
     Raises:
@@ -116,7 +116,7 @@ class Lake:
             group: only this consumer group.
             topic: only this topic.
             broker: only this broker.
-            until: end of waiting times; that of the store's last message by default.
+            until: end of waiting times; by default the time of the store's last message.
 
         Raises:
             pullsim.Error: the lake has no such group, topic or broker.
@@ -165,11 +165,11 @@ class Lake:
             broker: only this broker.
             group: only this consumer group.
             topic: only this topic.
-            from_: only pulls, commits and messages since, ms or a datetime; one without a zone is in UTC.
-            to: only pulls, commits and messages before, likewise.
+            from_: only pulls, commits and messages from this time on, ms or a datetime; a datetime without a zone is in UTC.
+            to: only pulls, commits and messages before this time, likewise.
 
         Raises:
-            pullsim.Error: the lake has no such broker, group or topic, or the times are none of a calendar or in the wrong order.
+            pullsim.Error: the lake has no such broker, group or topic, a time is not from 1970 to 9999, or `from_` is not before `to`.
 
         >>> lake = pullsim.open("lake")
         >>> lake.report().save("report.html")
@@ -282,13 +282,13 @@ class Lake:
     ) -> Rows:
         """The broker's answers to pull requests: rows of the table pull_response, to which they are added.
 
-        The rows of a file or frame come in the order of its requests; those of captured pulls in that of their ids, which is none of time:
-        arrivalMicros of pull_request has the time.
+        The rows for a file or frame are in the order of its requests. The rows for captured pulls are in the order of their ids, not of
+        time; arrivalMicros of pull_request has the time.
 
         Args:
             requests: a file as for `pullsim replay --requests`; or a frame with the columns group, topic, queueId and offset, and if need
                 be maxMsgNums (32 by default), filterType, expression and timestamp; or None for the captured pulls of the lake.
-            at: what of the store a request sees.
+            at: which part of the store a request sees.
             settings: broker settings that override those of the import and of the file's header.
             rules: version of the broker whose rules hold.
             broker: the broker; needed if the lake holds more than one.
@@ -365,7 +365,7 @@ class Lake:
                 run_capture(into, whole, run_id=run, now=now, progress=progress_to_stderr)
 
     def _done_here(self, work: Callable[[OpenedBroker], T], does: str, broker: str | None) -> T | None:
-        """The result of work on a broker without Spark; None where Spark has to do it."""
+        """Return the result of work on a broker without Spark; None if Spark has to do the work."""
         from pipeline.files.store_files import is_local_or_s3
         from pipeline.lake.opened_broker import OpenedBroker
         from pipeline.tasks.small_work import done_here
@@ -403,7 +403,7 @@ class Lake:
         return session(s3=is_s3(self.path)) if self._spark is None else self._spark
 
     def _answered(self, quickly: Callable[[EmbeddedLake], T], on_spark: Callable[[], T]) -> T:
-        """The answer of DuckDB, or of Spark where DuckDB cannot or shall not answer."""
+        """Return the answer of DuckDB, or of Spark if DuckDB cannot or may not answer."""
         if self._engine == "spark":
             return on_spark()
         from pipeline.embedded.database import EmbeddedLake
@@ -417,7 +417,7 @@ class Lake:
             return on_spark()
 
 
-# requests of a file are numbered by their lines
+# in a file, requestId is the number of the line: 9 comes before 10
 _ANSWERS = "SELECT * FROM pull_response WHERE runId = '{run}' ORDER BY length(requestId), requestId"
 
 
@@ -433,21 +433,21 @@ def import_store(
     rules: str | None = None,
     spark: SparkSession | None = None,
 ) -> Lake:
-    """Import a broker's store directory, which is only read; the lake that then has it.
+    """Import a broker's store directory, which is only read; return the lake that has it.
 
     Args:
         store: directory of the store.
-        lake: directory of the Delta tables; a broker of the same name that is there is replaced.
+        lake: directory of the Delta tables; a broker of the same name in it is replaced.
         broker_name: name in the lake; that of `properties` by default, else the folder's.
         layout: layout of the tables by queue.
-        as_found: take the files as they are, without what the broker's load and start change.
+        as_found: take the files as they are, without the changes that the broker's load and start make.
         properties: the broker's broker.conf.
         settings: broker settings, which override those of `properties`.
         rules: version of the broker whose rules hold.
         spark: session; by default a small store is imported in this process, others as for `pullsim.open`.
 
     Raises:
-        pullsim.Error: the store cannot be used, or the lake cannot take it; the lake is as before.
+        pullsim.Error: the store cannot be used, or the lake cannot take it; the lake is unchanged.
 
     >>> lake = pullsim.import_store("broker-a", "lake", properties="broker-a.conf")
     >>> lake.sql("SELECT brokerName, brokerRole FROM broker")
@@ -494,7 +494,7 @@ def import_store(
 
 
 def _millis(time: int | dt.datetime | None) -> int | None:
-    """The ms since 1970 of a time; None without one."""
+    """Return the ms since 1970 of a time; None without a time."""
     from pipeline.settings.quantities import milliseconds
 
     if time is not None and not isinstance(time, int | dt.datetime):
@@ -504,9 +504,9 @@ def _millis(time: int | dt.datetime | None) -> int | None:
 
 @contextmanager
 def _job() -> Iterator[None]:
-    """A block that writes to a lake. At its end, the lake is released, also where a notebook keeps the error's traceback.
+    """Run a block that writes to a lake; release the lake at its end, even if a notebook keeps the error's traceback.
 
-    The error of unusable input that a Python worker of Spark found is raised instead of Spark's error about its worker.
+    If a Python worker of Spark found unusable input, its error is raised instead of Spark's error about the worker.
     """
     from pyspark.errors import PythonException
 
@@ -522,7 +522,7 @@ def _job() -> Iterator[None]:
 
 
 def _given(settings: Settings | None, rules: str | None, properties: Path | None = None) -> GivenSettings:
-    """The settings as those of a command line; they are checked."""
+    """Return the settings in the form of a command line's; raise an error for a wrong one."""
     from pipeline.commands.given_settings import GivenSettings
 
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()}

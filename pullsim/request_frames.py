@@ -41,7 +41,7 @@ class RequestFrameError(UnusableInputError, ValueError):
 
 @contextmanager
 def request_file(broker: OpenedBroker, requests: Any, name: str) -> Iterator[str]:
-    """The path of a file with the requests of a frame, in its order; the file lies below the lake and is removed at the end.
+    """Yield the path of a file with the requests of a frame, in its order; the file lies below the lake and is removed at the end.
 
     Args:
         broker: broker of the lake.
@@ -49,7 +49,7 @@ def request_file(broker: OpenedBroker, requests: Any, name: str) -> Iterator[str
         name: name for the file's folder.
 
     Raises:
-        RequestFrameError: the frame has no requests, or one that no request file may have.
+        RequestFrameError: the frame has no requests, or a request that is invalid in a request file.
     """
     folder = f"{broker.lake.root}/_requests-{name}"
     filesystem, inside = filesystem_of(folder)
@@ -68,7 +68,7 @@ def request_file(broker: OpenedBroker, requests: Any, name: str) -> Iterator[str
 
 @contextmanager
 def _as_rows_of_the_frame(path: str) -> Iterator[str]:
-    """The path of a frame's file; an error of one of its lines, of the driver or of a worker, becomes one of a row of the frame."""
+    """Yield the path of a frame's file; an error in one of its lines, on the driver or in a worker, becomes one in a row of the frame."""
     try:
         yield path
     except Exception as error:
@@ -82,7 +82,7 @@ def _table(requests: Any) -> pa.Table:
     """The requests as an Arrow table with the types of a request file.
 
     Raises:
-        RequestFrameError: it is no frame, has no rows, or other columns, types or values than requests have.
+        RequestFrameError: the requests are no frame, have no rows, or have columns, types or values that no request has.
     """
     try:
         of_pandas = hasattr(requests, "iloc")  # its index is no column
@@ -97,7 +97,7 @@ def _table(requests: Any) -> pa.Table:
 
 
 def _of_request(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column with the type that it has in a request; numbers may come as doubles, as pandas holds those beside a NULL."""
+    """Return a column with its type in a request; numbers may be doubles, as pandas holds integers beside a NULL."""
     kind, wanted = column.type, (_REQUIRED | _OPTIONAL)[name]
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_dictionary(kind)
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
@@ -148,7 +148,7 @@ def request_lines(requests: DataFrame) -> DataFrame:
     fields = [F.col(name) for name in _REQUIRED]
     fields.append(F.coalesce(column("maxMsgNums"), F.lit(_MAX_MSG_NUMS)).alias("maxMsgNums"))
     of_filter = F.struct(column("filterType").cast("STRING").alias("type"), column("expression").cast("STRING").alias("expression"))
-    # an expression without a type is refused where the file is read, as in any file
+    # an expression without a type is refused when the file is read, as in any file
     has_filter = column("filterType").isNotNull() | column("expression").isNotNull()
     fields.append(F.when(has_filter, of_filter).alias("filter"))
     for name in ("timestamp", "sysFlag", "suspendTimeoutMillis"):
@@ -159,6 +159,6 @@ def request_lines(requests: DataFrame) -> DataFrame:
 
 def _millis(requests: DataFrame, name: str) -> Column:
     kind = requests.schema[name].dataType
-    if isinstance(kind, TimestampNTZType):  # as Arrow's times without a zone, those of UTC; a plain cast takes the session's zone
+    if isinstance(kind, TimestampNTZType):  # times without a zone are in UTC, as in Arrow; a plain cast takes the session's zone
         return F.unix_millis(F.concat(F.col(name).cast("STRING"), F.lit("Z")).cast("TIMESTAMP"))
     return F.unix_millis(name) if isinstance(kind, TimestampType) else F.col(name)

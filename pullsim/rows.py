@@ -100,7 +100,7 @@ class Rows:
         return int(self._table.num_rows)
 
     def _first(self) -> tuple[list[list[Any]], str]:
-        """The first rows, and a line about all."""
+        """Return the first rows, and a line with the number of all rows."""
         shown = self._table.slice(0, _SHOWN)
         rows = [list(row) for row in zip(*(column.to_pylist() for column in shown.columns), strict=True)]
         total = f"{len(self):,} row{'' if len(self) == 1 else 's'}"
@@ -129,10 +129,10 @@ def _cell(value: Any, is_number: bool) -> str:
 
 
 def _require(package: str) -> Any:
-    """The module of a package that people need not have.
+    """Return the module of an optional package.
 
     Raises:
-        ImportError: it is not installed.
+        ImportError: the package is not installed.
     """
     try:
         return import_module(package)
