@@ -93,7 +93,7 @@ class _Status:
 
 
 def show_status(text: str) -> None:
-    """Show a text in the last line of the terminal behind stderr, in place of the one before, until something is printed."""
+    """Show a text in the last line of the terminal of stderr, in place of the text before, until something is printed."""
     try:
         width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
     except OSError:

@@ -48,12 +48,12 @@ class Engine:
 
     @property
     def is_spark_given(self) -> bool:
-        """Whether Spark was asked for: by --master, --conf or spark-submit."""
+        """Whether --master, --conf or spark-submit chose Spark."""
         return self.master is not None or bool(self.conf) or "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit sets it
 
     @property
     def may_work_here(self) -> bool:
-        """Whether this process may do work that is small without Spark: nobody asked for Spark, and all paths are local or on S3."""
+        """Whether this process may do small work without Spark: no option chose Spark, and all paths are local or on S3."""
         if self.is_spark_given:
             return False
         uris = given_uris()

@@ -19,7 +19,7 @@ Totals = Mapping[str, Any]
 
 
 class ListingError(UnusableInputError, ValueError):
-    """A list cannot be sorted as asked; the message names the option."""
+    """A list cannot be sorted by the value of --sort; the message names the option."""
 
 
 class Kind(Enum):

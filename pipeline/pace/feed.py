@@ -149,7 +149,7 @@ def _fed(feed: Feed, filesystem: pafs.FileSystem, folder: str, files: Iterable[t
 
 
 def _when_due(files: Iterable[FedFile], clock: Callable[[], float], wait: Callable[[float], bool]) -> Iterator[tuple[FedFile, float]]:
-    """Wait for each file until it is due; gives the file and the seconds by which it is late. Ends when `wait` returns True."""
+    """Wait for each file until it is due; yield the file and the seconds by which it is late. Ends when `wait` returns True."""
     start = clock()
 
     def must_end(file: FedFile) -> bool:

@@ -78,7 +78,7 @@ def captured_pull(broker: OpenedBroker, request_id: str, settings: BrokerSetting
     """Return a captured pull of the broker, with the filter that its group had registered.
 
     Args:
-        broker: the broker that was asked.
+        broker: the broker that got the pull.
         request_id: a requestId, or the end of one that no other has.
         settings: of the broker.
 

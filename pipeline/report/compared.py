@@ -203,7 +203,7 @@ def by_name(rows: Sequence[Row], column: str) -> Rows:
 
 
 def _changes(before: Rows, now: Rows) -> list[dict[str, Any]]:
-    """A row for each group of either report, those whose lag changed most first."""
+    """Return a row for each group of either report, the greatest change of lag first."""
     rows = []
     for broker, group in sorted({*before, *now}):
         old, new = before.get((broker, group)), now.get((broker, group))
@@ -256,7 +256,7 @@ def read_report(path: str) -> Compared:
     """Return the report in a file that `pullsim report --format json` wrote.
 
     Raises:
-        ReportFileError: the file cannot be read, or has no such report.
+        ReportFileError: the file cannot be read, or has no report.
     """
     try:
         found = json.loads(small_file(path, _REPORT_BYTES_MAX))

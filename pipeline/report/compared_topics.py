@@ -1,6 +1,6 @@
 """Which topics changed since another report: messages, bytes, rate, and how far back the messages go.
 
-Rule: rows are matched by broker and name, as those of groups are. Surprise: the change of the number of messages is not the number of new
+Rule: rows are matched by broker and name, as for groups. Surprise: the change of the number of messages is not the number of new
 messages, because the broker deletes old ones meanwhile.
 """
 
@@ -73,7 +73,7 @@ def _finding(before: Compared, rows: Sequence[Row], changed: Sequence[Row]) -> R
 
 
 def _changes(before: Rows, now: Rows) -> list[dict[str, Any]]:
-    """A row for each topic of either report, those whose number of messages changed most first."""
+    """Return a row for each topic of either report, the greatest change of the number of messages first."""
     rows = []
     for broker, topic in sorted({*before, *now}):
         old, new = before.get((broker, topic)), now.get((broker, topic))

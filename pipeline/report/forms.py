@@ -20,7 +20,7 @@ NOTHING: Final = Markup('<span class="none">–</span>')
 
 
 def visible(text: str) -> str:
-    """Return a text without control characters: ASCII ones become their symbols, others and those that change direction U+FFFD."""
+    """Return a text without control characters: those of ASCII become symbols, others and marks of text direction become U+FFFD."""
     return "".join(map(_seen, text))
 
 
