@@ -152,7 +152,7 @@ class StoreFiles:
                     self.root,
                     "plain file names",
                     repr(part),
-                    hint="a store never holds such a name; is this a copy of a broker's store?",
+                    hint="no store has a file of this name: a message has a damaged topic or queue, or this is no copy of a broker's store",
                 )
         return "/".join((self.root.rstrip("/"), *parts))
 
