@@ -1,4 +1,4 @@
-"""Unpacks the golden captures and reads what the broker logged in its own process at the time (`exchange.jsonl`), without any packet."""
+"""Unpacks the golden captures, and reads the exchanges that the broker's process logged meanwhile (`exchange.jsonl`): no packets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PULL_MESSAGE = 11
 def unpack(name: str, folder: Path, *, store: bool = False) -> Path:
     """Unpack a capture; returns its folder: packets, exchanges, config files.
 
-    On demand also the store and what clients consumed.
+    With `store` also the store, and the messages that clients consumed.
     """
     with tarfile.open(golden("capture", f"{name}.tar.xz")) as archive:
         unpack_members(archive, folder, (member for member in archive if _wanted(member.name.partition("/")[2], store=store)))
@@ -39,7 +39,7 @@ def _wanted(path: str, *, store: bool) -> bool:
 
 @cache
 def exchanges(folder: Path) -> list[dict[str, Any]]:
-    """The lines that the broker's process logged, one a request."""
+    """The lines that the broker's process logged, one for each request."""
     with (folder / "exchange.jsonl").open(encoding="utf-8") as lines:
         return list(map(json.loads, lines))
 
@@ -68,13 +68,13 @@ def committed(folder: Path, topic: str, group: str) -> dict[int, int]:
 
 
 def config(folder: Path, name: str) -> dict[str, Any]:
-    """The content of a config file of the broker; the broker writes numbers as keys without quotes."""
+    """The content of a config file of the broker, whose numeric keys have no quotes."""
     text = (folder / "store" / "config" / name).read_text("utf-8")
     tree: dict[str, Any] = json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', text))
     return tree
 
 
 def properties(folder: Path) -> dict[str, str]:
-    """The path of the broker.conf of a capture."""
+    """The settings in the broker.conf of a capture."""
     lines = (folder / "broker.conf").read_text("utf-8").splitlines()
     return {name: value for name, _, value in (line.partition("=") for line in lines) if value}

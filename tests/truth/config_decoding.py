@@ -1,4 +1,4 @@
-"""Asks the broker's own code what a config file says, through a program of ours (data/java/DecodeConfigs.java)."""
+"""Decodes config files with the broker's own code, through a program of ours (data/java/DecodeConfigs.java)."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class DecodingBroker:
         self._process.communicate()
 
     def decoded(self, name: str, text: bytes) -> bytes | None:
-        """What the broker decodes from the text of a file, as the broker encodes it; None where the broker fails."""
+        """Return a file's text after the broker has decoded it and encoded it again; None if the broker fails."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"org.apache.rocketmq.{CLASSES[name]}\t".encode() + base64.b64encode(text) + b"\n")
         self._process.stdin.flush()
-        # fastjson prints to standard output where it finds no class
+        # fastjson prints to standard output when it finds no class
         told = next((line for line in self._process.stdout if line[:1] in {b"=", b"!"}), b"")
         assert told, f"no answer to {text!r}"
         return base64.b64decode(told[1:]) if told.startswith(b"=") else None

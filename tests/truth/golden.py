@@ -70,7 +70,7 @@ def clean_recoveries() -> list[str]:
 
 
 def unpack_stores(tmp: Path) -> Path:
-    """Unpack every golden store below `tmp`; returns the folder of NAME and NAME.meta.json."""
+    """Unpack every golden store below `tmp`; returns the folder that has NAME and NAME.meta.json of each store."""
     _unpack(golden("store", "stores.tar.xz"), tmp)
     for meta in (tmp / "stores").glob("*.meta.json"):
         _set_times(meta)
@@ -87,7 +87,7 @@ def unpack_small(tmp: Path) -> Path:
 
 
 def meta_of(store: Path) -> dict[str, Any]:
-    """The NAME.meta.json of a store."""
+    """The content of a store's NAME.meta.json."""
     notes: dict[str, Any] = json.loads(store.with_name(f"{store.name}.meta.json").read_text(encoding="utf-8"))
     return notes
 

@@ -1,15 +1,17 @@
 """Reads what brokers 4.9.8 and 5.5.0 answered: the archives of the shared folder golden5. Nothing here computes an expected value.
 
-Which test holds which files, under tests/pipeline unless another folder is named; a sample of them where there are many, all in ./run long:
+The tests that read these files, under tests/pipeline unless another folder is named. `./run test` takes a sample if there are many files,
+`./run long` takes all:
 
-- on-4.9.3-stores, answers and live, traces: replay/test_rule_profiles, importing/test_import_of_5; differences by rule: upgrade
+- traces of on-4.9.3-stores, answers and live: replay/test_rule_profiles, importing/test_import_of_5; differences by rule: upgrade
 - recoveries: store/test_recover_by_queues; both versions: upgrade/test_started_files
 - loads by 4.9.3 and 5.5.0: store/test_golden_loads
 - look-ups: store/test_lookup_by_boundary
 - broker/pull_codes: scenarios/test_scenarios, scenarios/test_answer; broker/sql92: tests/udfs/filters/test_sql92.py
 - stores: verify/test_verify, export/test_export, store/test_told_rules
-- live, its config: tests/store_format/config; its broker.json, sent and popped: importing/test_import_of_5, listings/test_operator_commands
-- live, its timer files: tests/store_format/timer
+- config of live: tests/store_format/config
+- broker.json, sent and popped of live: importing/test_import_of_5, listings/test_operator_commands
+- timer files of live: tests/store_format/timer
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from tests.truth.places import SHARED
 
 GOLDEN5 = SHARED / "golden5"
 VERSIONS = ("4.9.8", "5.5.0")
-# archive and name of the store of the broker that had clients
+# the archive of the broker that had clients, and the name of its store
 LIVE = "live"
 _LIVE = [(LIVE, LIVE)] if GOLDEN5.is_dir() else []
 LOADED = ("basic", "cleaned", "ext", "lmq", "preblank0", "replica", "small", "window", LIVE)
@@ -39,7 +41,7 @@ needs_golden5 = pytest.mark.skipif(not GOLDEN5.is_dir(), reason="the shared data
 
 @cache
 def unpacked(archive: str) -> Path:
-    """The folder with the content of an archive of golden5, unpacked once a run; it goes with the process."""
+    """The folder with the content of an archive of golden5, unpacked once a run, and removed when the process ends."""
     folder = _folder(archive)
     with tarfile.open(GOLDEN5 / f"{archive}.tar.xz") as packed:
         unpack(packed, Path(folder.name))
@@ -62,7 +64,7 @@ def own_traces() -> tuple[str, ...]:
 
 
 def recoveries() -> list[tuple[str, str]]:
-    """(archive, name) of each recovery by 5.5.0, of the golden stores of 4.9.3 and of its own, for parametrize."""
+    """(archive, name) of each recovery by 5.5.0, of golden stores of 4.9.3 and of stores of 5.5.0, for parametrize."""
     archives = (("on-4.9.3-stores", ("5.5.0", "recover")), ("answers", ("recover",)))
     return [(archive, name) for archive, folder in archives for name in _names(archive, *folder)] + _LIVE
 
@@ -90,7 +92,7 @@ def recovery(archive: str, name: str) -> dict[str, Any]:
 
 
 def load_of(name: str, version: str) -> dict[str, Any]:
-    """The load, start and shutdown of a store that 5.5.0 wrote, by a version."""
+    """The recorded load, start and shutdown by `version` of a store that 5.5.0 wrote."""
     path = unpacked(LIVE) / LIVE / f"load-{version}.json" if name == LIVE else unpacked("answers") / "load" / f"{name}-{version}.json"
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
@@ -108,7 +110,7 @@ def _names(archive: str, *folder: str) -> tuple[str, ...]:
 
 
 def stores_that_load() -> list[str]:
-    """The names of the stores that 5.5.0 wrote and loads, `live` for that of the broker with clients; none if the data is missing."""
+    """The names of the stores that 5.5.0 wrote and loads; `live` is the store of the broker with clients. None if the data is missing."""
     names = [name for archive, name in recoveries() if archive == "answers" and name != "torn-cq-wrong-size"]
     return [*names, "live"] if GOLDEN5.is_dir() else []
 

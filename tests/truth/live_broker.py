@@ -18,7 +18,7 @@ PROPERTIES = "mappedFileSizeCommitLog=300000\nmappedFileSizeConsumeQueue=2000\nm
 
 
 class LiveBroker:
-    """A broker that is started and ended on one store again and again, and its clients; `options` are the settings of the broker."""
+    """A broker and its clients. The broker may start and end many times on its one store; `options` are its settings."""
 
     def __init__(self, folder: Path) -> None:
         self.store = folder / "store"

@@ -1,4 +1,4 @@
-"""Asks the real broker: to generate stores and to answer pulls, among them pulls made up to find what recorded pulls miss."""
+"""Lets the real broker generate stores and answer pulls. Some pulls are made up, to find what recorded pulls miss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENTRY_BYTES = 20
 SEGMENT = 8192  # entries in a row of consume_queue_segment
 WINDOW = 800  # entries that a pull scans at most
 
-# more settings to generate a store of a profile with: file sizes that are odd, small, or no whole number of entries
+# for each profile, the settings of the stores to generate: file sizes that are odd, small, or no whole number of entries
 PROFILES: Mapping[str, tuple[str, ...]] = {
     "basic": ("", "mappedFileSizeConsumeQueue=6001", "mappedFileSizeCommitLog=150001,mappedFileSizeConsumeQueue=41"),
     "small": ("", "mappedFileSizeConsumeQueue=25", "mappedFileSizeCommitLog=40003,mappedFileSizeConsumeQueue=333"),
@@ -76,7 +76,7 @@ def oracle(*arguments: str | Path, version: str = "4.9.3") -> None:
 
 
 def load(store: Path, config: Mapping[str, Any], out: Path, *, version: str = "4.9.3") -> dict[str, Any]:
-    """The result of the load, start and shutdown of a store that other software made, by a version of the broker."""
+    """Let a version of the broker load, start and shut down a store that other software made; returns the result."""
     given = ",".join(f"{name}={_text(value)}" for name, value in config.items())
     command: list[str | Path] = [harness(), "load", "--store", store, "--out", out, "--config", given]
     subprocess.run(command, check=True, capture_output=True, timeout=240, env=os.environ | {"ORACLE_VERSION": version})
@@ -97,7 +97,7 @@ def generate(store: Path, profile: str, seed: int, config: str, *, version: str 
 
 
 def ask(store: Path, out: Path, config: Mapping[str, Any], *, requests: Sequence[Line] = (), seed: int = 1, version: str = "4.9.3") -> Path:
-    """Write a trace of a version's answers: to the requests, at both ends of each queue, to random pulls, to pulls that drain queues."""
+    """Write a trace of a version's answers: to `requests`, to pulls at both ends of queues, random pulls, and pulls that drain queues."""
     asked = out.with_suffix(".requests")
     asked.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in requests), encoding="utf-8")
     given = ["--config", ",".join(f"{name}={value}" for name, value in config.items())] if config else []
@@ -165,7 +165,7 @@ class FilterMaker:
         return pull | {"filter": {"type": "SQL92", "expression": self.sql92(), "registered": False}}
 
     def sql92(self) -> str:
-        """A SQL92 expression that compiles. The harness, unlike a broker, asks no store for an expression that does not."""
+        """A SQL92 expression that compiles. For one that does not, a broker still reads the store, but the harness does not."""
         while self.digits.random() < 0.6:
             text = self.expressions.disjunction(2)
             if isinstance(compile_expression(text), Compiled):
@@ -199,7 +199,7 @@ def _offsets(bounds: Bounds, entries_a_file: int, digits: random.Random) -> Iter
         edges += starts if len(starts) < 6 else digits.sample(starts, 5)
     edges += range(low // entries_a_file * entries_a_file, high, SEGMENT)[:4]
     yield from sorted({edge + step for edge in edges for step in (-WINDOW - 1, -WINDOW, 1 - WINDOW, -1, 0, 1)})
-    # about where an offset times 20 passes a long
+    # near the offsets at which offset * 20 overflows a long
     yield from (2**63 - 1, -(2**63), 2**62, 2**63 // 20, 2**63 // 20 + 1, -(2**63) // 20)
 
 

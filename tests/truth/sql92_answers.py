@@ -62,7 +62,7 @@ def differences(rows: Iterable[dict[str, Any]], *, text_operators: bool = False)
 
 
 def matched_by_commit_log(text: str, properties: Mapping[str, str], *, text_operators: bool = False) -> bool:
-    """Whether the broker delivers a message, for an expression that compiles and for one that does not."""
+    """Whether the broker delivers a message with these properties. The expression may be one that does not compile."""
     subscription = message_filter.TopicSubscription.build("T", text, "SQL92")
     data = build("T", "G", text, "SQL92", 1, now=5, text_operators=text_operators)
     wanted = message_filter.ExpressionMessageFilter(subscription, data, BloomFilter(3, 112), text_operators=text_operators)
