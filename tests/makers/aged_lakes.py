@@ -1,4 +1,4 @@
-"""Makes lakes with files that were replaced long ago, as vacuum counts the hours of files, of removals and of the lake's versions."""
+"""Makes lakes with files that were replaced long ago. Vacuum reads the times that are set here: of files, removals and lake versions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def replaced_lake(lake: Path, store: Path) -> Path:
 
 
 def import_here(lake: Path, store: Path, committed_at: dt.datetime = NOON) -> None:
-    """Import a store by the driver."""
+    """Import a store with the driver alone, without Spark."""
     settings = BrokerSettings.from_sources()
     imported(None, lake, store, broker="b", layout=None, settings=settings, run_id="run", noon=committed_at, by_spark=False)
 
 
 def age(lake: Path, hours: float) -> None:
-    """Make all files of a lake older, and the times of removals in the logs."""
+    """Set the times of a lake's files to some hours ago, and the times of removals in its Delta logs back by as many hours."""
     for path in [path for path in lake.rglob("*") if path.is_file() and path.suffix != ".crc"]:
         if path.parent.name == "_delta_log" and path.suffix == ".json":
             older = re.sub(r'(?<="deletionTimestamp":)\d+', lambda found: str(int(found[0]) - int(hours * HOUR * 1000)), path.read_text())
@@ -50,7 +50,7 @@ def age_file(path: Path, hours: float) -> None:
 
 
 def name_another_table(lake: Path, name: str) -> None:
-    """Commit a version of a lake that names one table more, at its version 1."""
+    """Commit a version of a lake that names one more table, `name`, at version 1 of that table."""
     path = str(lake / LAKE_VERSION.name)
     newest = max(DeltaTable(path).to_pyarrow_table().to_pylist(), key=lambda row: row["version"])
     row = newest | {"version": newest["version"] + 1, "tables": [*newest["tables"], (name, 1)]}

@@ -1,4 +1,4 @@
-"""Stores again what the real broker stored: the messages of its log, as they were before the broker put them, put into our store."""
+"""Puts the messages of a real broker's log into our store, each as it was before the broker put it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLAIN_CONFIG = {
 
 
 def settings_of(config: Mapping[str, str]) -> StoreSettings:
-    """The settings for our store, from the NAME.meta.json of a golden store."""
+    """The settings of our store, from `config` of a golden store's NAME.meta.json."""
     broker = BrokerSettings.from_sources(options=[f"{name}={value}" for name, value in config.items() if not name.startswith("bloom")])
     return StoreSettings(
         commit_log_size=broker.value("mappedFileSizeCommitLog"),
@@ -80,8 +80,8 @@ def _decoded(store: Path) -> Iterator[Message]:
 
 
 def as_put(message: Message, put: PutSettings) -> Message:
-    """The message that the broker was given when it stored this record, put by our store."""
-    # not properties_map: the broker writes a property without value, and drops it when it reads
+    """Undo the broker's put of a record, and return the message as our store puts it."""
+    # not properties_map: a property without value is in the record, but the broker drops it when it reads the record
     properties = dict(pair.split("\x01", 1) for pair in decode_text(message.properties).split("\x02") if pair)
     topic, queue_id, text = decode_text(message.topic), message.queue_id, decode_text(message.properties)
     if topic == SCHEDULE_TOPIC:
@@ -124,7 +124,7 @@ def put_again(
 
 
 def recorded_bit_maps(store: Path) -> BitMapOf:
-    """The recorded bit maps of the messages of a store, by topic and properties."""
+    """A function from a message's topic and properties to its recorded bit map; equal messages get their bit maps in turn."""
     log = b"".join(path.read_bytes() for path in sorted((store / "commitlog").iterdir()))
     found: dict[tuple[str, frozenset[tuple[str, str]]], list[bytes | None]] = {}
     for queue in sorted((store / "consumequeue").glob("*/*")):

@@ -17,7 +17,7 @@ _FOLDERS: list[Path] = []
 
 
 def captured_broker(spark: SparkSession, factory: pytest.TempPathFactory) -> Path:
-    """The folder of the capture `json`, with the broker's store, and with both in the folder `lake`, made once a run of the tests.
+    """The folder of the capture `json` with the broker's store, and a lake of both in its folder `lake`; made once a run of the tests.
 
     For tests that only read it.
     """

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BROKER, TRACED = "broker-a", "traced"
-TRACES = ("basic-mixmem", "holes-default")  # reads from disk; messages and files of queues that are gone
+TRACES = ("basic-mixmem", "holes-default")  # with reads from disk; with messages and queue files that are missing
 DEAD, HALF, OP = "%DLQ%g-main", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 MINUTE = 60_000
-# group -> offsets at the last observations, None where it had stored none; the end of the queue grows by 100 each time
+# group -> offsets at the last observations, None if the group had stored none; the end of the queue grows by 100 each time
 OBSERVED: dict[str, list[int | None]] = {
     "keeps-up": [10, 110, 210, 310, 410, 510, 610, 710, 810, 910, 1010, 1110],
     "stalls": [10, 110, 210, 210, 210, 210, 210, 210, 210, 210, 210, 210],
@@ -41,11 +41,11 @@ OBSERVED: dict[str, list[int | None]] = {
 
 
 def captured_lake(spark: SparkSession, factory: pytest.TempPathFactory) -> Path:
-    """A lake with a captured broker and its store, a broker of which there are recorded answers only, and observations of lag."""
+    """A lake with a captured broker and its store, and a second broker with recorded answers and stuck messages; both with lag_history."""
     folder = unpack("json", factory.mktemp("capture"), store=True)
     store = shutil.copytree(folder / "store", factory.mktemp("behind") / "store")
     _set_offsets(store)
-    # messages of level 1 wait, of level 2 all, and of level 3 it is not known how many
+    # at level 1 some messages wait, at level 2 all; at level 3 the number is unknown
     (store / "config" / "delayOffset.json").write_text('{\n\t"offsetTable":{1:20,2:0\n\t}\n}', "utf-8")
     lake = factory.mktemp("engines") / "lake"
     import_as(spark, lake, store, BROKER)
@@ -63,7 +63,7 @@ def captured_lake(spark: SparkSession, factory: pytest.TempPathFactory) -> Path:
 
 
 def stuck_messages() -> list[dict[str, Any]]:
-    """Rows of commit_log: dead letters, half messages, and the op message that ends one of these."""
+    """Rows of commit_log: dead letters, half messages, and op messages, one of which ends a half message."""
     numbers = dict.fromkeys(column.name for column in t.COMMIT_LOG.columns if column.type in {"INT", "BIGINT"})
     plain = dict.fromkeys(numbers, 0) | {"bornHost": "10.0.0.1", "storeHost": "10.0.0.2", "body": b"", "propertiesRaw": b""}
     found = [

@@ -47,7 +47,7 @@ class Files:
         return code
 
     def messages(self) -> dict[Queue, dict[int, tuple[Message, int]]]:
-        """The message and the tagsCode of each entry that is no pre-blank."""
+        """The message and the tagsCode of each entry, by queue and offset. Pre-blanks and entries without a log file are left out."""
         found: dict[Queue, dict[int, tuple[Message, int]]] = {}
         for queue, units in self.queues.items():
             for offset, unit in units.items():
@@ -64,7 +64,7 @@ def but_place(message: Message) -> dict[str, Any]:
 
 
 def wanted(part: Part, queue: Queue, messages: dict[int, tuple[Message, int]]) -> dict[int, tuple[Message, int]]:
-    """The messages from the first to the last that both bounds include."""
+    """The messages of a queue from the first at or after `part.first` to the last before `part.after`, in order of offsets."""
 
     def passes(bound: Bound, offset: int, message: Message) -> int:
         return (message.store_timestamp if bound.is_time else offset) - bound.value
@@ -110,7 +110,7 @@ def assert_load_changes_nothing(store: Path, options: list[str]) -> None:
     assert broker.load()
     assert broker.start() == "ok"
     broker.shutdown()
-    assert (broker.dispatcher.count, broker.files.deleted) == (0, {("abort",)})  # which start made
+    assert (broker.dispatcher.count, broker.files.deleted) == (0, {("abort",)})  # start made this file
     assert [path for path, change in broker.files.changes.items() if change.ranges] == []
     for (topic, queue_id), queue in broker.queues.items():
         offsets = [offset for offset, unit in Files(store).queues[topic, queue_id].items() if unit != PRE_BLANK]

@@ -1,4 +1,4 @@
-"""Makes lakes of random rows without Spark: many brokers whose names, offsets and times meet, with what clients may send."""
+"""Makes lakes of random rows without Spark: values come from small sets, so that rows join, and some are as odd as a client may send."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ _TYPES: dict[str, Draw] = {
 
 
 def _value(dice: random.Random, column: Column) -> Any:
-    if column.nullable and column.name != "fromOffset" and dice.random() < 0.15:  # a file of the log has its number
+    if column.nullable and column.name != "fromOffset" and dice.random() < 0.15:  # every log file has a fromOffset
         return None
     draw = _COLUMNS.get(column.name) or next((draw for ending, draw in _ENDINGS if column.name.endswith(ending)), None)
     draw = draw or _TYPES.get(column.type)
@@ -113,7 +113,7 @@ def _value(dice: random.Random, column: Column) -> Any:
 
 
 def _rows(dice: random.Random, table: Table, broker: str) -> list[dict[str, Any]]:
-    """Rows of a broker, whose keys, sequences and times of runs differ: which of two rows is the last is no matter of chance."""
+    """Random rows of a broker. Their keys, sequences and times of runs differ, so that it is defined which of two rows is the last."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for number in range(1 if table.key == ("brokerName",) else dice.randrange(MOST_ROWS)):
         row = {column.name: _value(dice, column) for column in table.columns} | {"brokerName": broker}

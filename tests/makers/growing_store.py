@@ -1,4 +1,4 @@
-"""A store whose broker writes on: a finished store, of whose log readers see what was stored up to a moment."""
+"""A store whose broker is still writing: a finished store, whose log is shown up to a moment."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GrowingStore:
             self._ends += [number * self._file_bytes + end for end in ends]
 
     def grow_to(self, moment: int) -> int:
-        """Write the records that were stored up to a moment, ms, as the broker does; gives how many records there are then."""
+        """Write the records that were stored up to a moment, ms, as the broker does; returns the number of records in the log."""
         count = bisect_right(self.times, moment)
         end = self._ends[count - 1] if count else 0
         for number in range(self._end // self._file_bytes, end // self._file_bytes + 1):

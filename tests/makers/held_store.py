@@ -54,19 +54,19 @@ def pull(
 
 
 OVERFLOW = "OFFSET_OVERFLOW_ONE"
-# pull -> when it was woken (ms behind START, None where it never waited), status, nextBeginOffset, messages
+# pull -> when it was woken (ms after START, None if it did not wait), status, nextBeginOffset, messages
 CASES: tuple[tuple[dict[str, Any], int | None, str, int, int], ...] = (
     # message 1 arrives
     (pull(1, 2000), 7000, "FOUND", 2, 1),
     # message 1 does not match, message 2 does
     (pull(1, 2000, tag="a"), 8500, "FOUND", 3, 1),
     (pull(1, 2000, sql="x = 2"), 8500, "FOUND", 3, 1),
-    # neither does: the sweep
+    # neither message matches: the sweep wakes it
     (pull(1, 2000, tag="c"), 10_000, "NO_MATCHED_MESSAGE", 3, 0),
     (pull(1, 2000, sql="x > 7"), 10_000, "NO_MATCHED_MESSAGE", 3, 0),
-    # nothing comes within 15 s, which only the sweep at 25 s sees
+    # no message comes within 15 s; only the sweep at 25 s sees that the time is over
     (pull(3, 9000), 25_000, OVERFLOW, 3, 0),
-    # within 20 s neither, but the message of that moment comes with the sweep that sees it
+    # no message comes within 20 s either; but one comes at the moment of the sweep that sees this
     (pull(3, 9000, timeout=20_000), 30_000, "FOUND", 4, 1),
     (pull(1, 2000, timeout=0), 5000, OVERFLOW, 1, 0),
     # a message at the moment of the timeout ends the wait too, whatever its tag
@@ -79,5 +79,5 @@ CASES: tuple[tuple[dict[str, Any], int | None, str, int, int], ...] = (
     (pull(3, 9000, sys_flag=None, timeout=None), None, OVERFLOW, 3, 0),
     (pull(9, 9000), None, "OFFSET_OVERFLOW_BADLY", 0, 0),
 )
-# the key of its queue splits into more than two, so that no sweep finds it
+# the queue's key, topic@queueId, splits at @ into more than two parts, so that no sweep finds the pull
 NEVER_SWEPT = pull(0, 2000, topic="a@b")

@@ -355,7 +355,7 @@ def holds(name: str, base: str, seed: int) -> dict[str, Any]:
 
 
 def answered(scenario: dict[str, Any], steps: list[Step]) -> dict[str, Any]:
-    """The scenario without its waits for pulls that get no answer by the results in `steps`; the real broker gives none either."""
+    """The scenario without `await` of pulls that, by the results in `steps`, get no answer; the real broker gives them none either."""
     kept = [
         old
         for old, new in zip(scenario["steps"], steps, strict=True)

@@ -1,6 +1,6 @@
-"""Makes stores of chosen records, with what no broker's own store has: store timestamps in any order, queues of many small entries.
+"""Makes stores of chosen records that no broker writes: with store timestamps in any order, and queues of many small entries.
 
-The real broker loads them as they are (tests/long asks it).
+The real broker loads them as they are (tests/long/test_oracle.py checks this).
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# where fields of a record stand, from its start, and how many bytes they have; with hosts of 8 bytes
+# (position, bytes) of the fields of a record with hosts of 8 bytes, from the record's start
 RECORD_FIELDS = ((0, 4), (4, 4), (8, 4), (12, 4), (16, 4), (20, 8), (28, 8), (36, 4), (40, 8), (56, 8), (72, 4), (76, 8), (84, 4))
 ENTRY_FIELDS = ((0, 8), (8, 4), (12, 8))
 INDEX_FIELDS = ((0, 8), (8, 8), (16, 8), (24, 8), (32, 4), (36, 4))
-# the last three are of 5.x
+# only 5.x has the last three
 CHECKPOINT_FIELDS = ((0, 8), (8, 8), (16, 8), (24, 8), (32, 8), (40, 8))
-# the harness reads the filters of consumers itself; 5.x alone reads the others
+# files that are not mutated: in config the harness itself reads the consumers' filters; only 5.x reads the others
 LEFT_ALONE = ("config", "rocksdbstore", "compaction", "lock", "abort.bak")
 
 Field = tuple[int, int]
@@ -23,7 +23,7 @@ FieldOf = Callable[[bytearray, random.Random], Field | None]
 
 
 def mutated_store(store: Path, into: Path, seed: int) -> list[str]:
-    """Copy a store, and its meta file, with one to three mutations; gives what was mutated."""
+    """Copy a store, and its meta file, with one to three mutations; returns a text for each mutation."""
     shutil.copytree(store, into, copy_function=shutil.copy2)
     shutil.copy2(f"{store}.meta.json", f"{into}.meta.json")
     chance = random.Random(seed)
@@ -46,13 +46,13 @@ def _mutate(store: Path, chance: random.Random) -> str:
 
 
 def _files(store: Path, folder: str) -> list[Path]:
-    """The files below a folder, but for those that are not the store's own business."""
+    """The files below a folder of the store, without those of LEFT_ALONE."""
     found = (path for path in (store / folder).rglob("*") if path.is_file()) if (store / folder).is_dir() else ()
     return sorted(path for path in found if path.relative_to(store).parts[0] not in LEFT_ALONE)
 
 
 def _in_a_file(store: Path, chance: random.Random, folder: str, otherwise: Mutate, field_of: FieldOf) -> str:
-    """Mutate a field of a file of a folder; where there is no file or no field, mutate something else."""
+    """Mutate a field of a file of a folder; if there is no file or no field, mutate something else."""
     files = _files(store, folder)
     if not files:
         return otherwise(store, chance)

@@ -1,6 +1,6 @@
 """Runs the notebooks in Jupyter, and stores what their cells show: python -m tests.makers.notebook_outputs [NAME ...].
 
-Needs nbclient and ipykernel: pip install nbclient ipykernel. What goes to stderr, progress and the engine's start, is left out.
+Needs nbclient and ipykernel: pip install nbclient ipykernel. Text on stderr is left out: progress, and messages of the engine's start.
 """
 
 from __future__ import annotations

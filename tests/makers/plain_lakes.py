@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 def plain_lake(root: Path, found: Mapping[str, Sequence[Row]], *, tables_version: int = TABLES_VERSION, version: int = 1) -> Path:
     """A lake with rows of tables, by name; columns that a row lacks are NULL. Tables by queue are partitioned.
 
-    Rows of a `version` after the first are added to those that are there.
+    With a `version` after 1, the rows are added to those that the lake has.
     """
     for name, rows in found.items():
         add_rows(root, TABLES[name], rows)
@@ -55,7 +55,7 @@ def replace_rows(root: Path, broker: str, found: Mapping[Table, Sequence[Row]], 
         if table.name in at.tables:
             quoted = broker.replace("'", "''")
             DeltaTable(path).delete(f"brokerName = '{quoted}'")
-        else:  # with its comments
+        else:  # as a command creates it, with comments
             layout = Placement("partitioned", named_folders=True)
             create_table(
                 table, path, table_properties(table, layout), (), "{}", found="refused", partitioned_by=partition_columns(table, layout)

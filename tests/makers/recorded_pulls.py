@@ -1,4 +1,4 @@
-"""Makes traffic of recorded answers: the packets in which a client would have got what a real broker's store answered."""
+"""Makes traffic of recorded answers: the packets that would have carried the answers of a real broker's store to a client."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _commit(group: str, sequence: int, at: int, offset: int) -> dict[str, Any]:
 
 
 def _pull(group: str, number: int, second: int) -> dict[str, Any]:
-    """A pull of four: one finds messages, one asks below the begin of the queue, two have a filter that lets nothing pass."""
+    """A recorded pull: of every four, one finds messages, one is below minOffset, and two have a filter that matches no message."""
     at = (START + 1000 * second) * 1000 + 500 * number
     code, remark, offset, given, length = (20, "NO_MATCHED_MESSAGE", 10, 20, 0)
     if second % 4 == 0:

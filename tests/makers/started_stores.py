@@ -1,4 +1,4 @@
-"""Which golden stores the broker's start changes, and what it makes of them."""
+"""Which golden stores a start changes, and the files of a store after our load and start."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.makers.store_trees import Tree, tree
 
-# stores of a clean shutdown; `ext` has a queue extension, of which `torn-ext-missing` lost the files
+# stores of a clean shutdown; `ext` has a queue extension, `torn-ext-missing` lost the files of its extension
 CLEAN = ("basic", "cleaned", "ext", "holes", "preblank0", "preblank1", "small", "torn-ext-missing", "window")
-# stores that load or start changes: files cut, made and deleted, with and without an abort file
+# stores that are changed by load or start, which cut, make and delete files; with and without an abort file
 TORN = (
     "torn-bad-magic",
     "torn-commitlog-missing",
@@ -22,7 +22,7 @@ TORN = (
 
 
 def started(store: Path, options: list[str]) -> Tree:
-    """The files of a store after the broker's load and start."""
+    """The files of a store after our load and start."""
     from pipeline.files.store_files import StoreFiles
     from pipeline.settings.settings import BrokerSettings
     from pipeline.store.message_store import store_over
@@ -41,6 +41,6 @@ def started(store: Path, options: list[str]) -> Tree:
 
 
 def files_only(found: Tree, *, like: Tree) -> Tree:
-    """Without empty folders, and without the times of files that start made."""
+    """The files of `found`: empty folders are left out, and files that start made in `like` have the time -1."""
     files = {name: file for name, file in found.items() if file is not None}
     return {name: (-1 if (like.get(name) or (0,))[0] == -1 else file[0], file[1]) for name, file in files.items()}

@@ -1,4 +1,4 @@
-"""Files that are only read, as functions give them."""
+"""Read-only files whose bytes come from a function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from store_format.files.files import Entry, FilePath
 
 @dataclass(frozen=True)
 class StoredBytes:
-    """Files whose bytes `read` gives; `is_there` says whether there is one."""
+    """Read-only files: `read` returns the bytes of a path, `is_there` says whether files exist."""
 
     read: Callable[[FilePath], Bytes]
     is_there: bool = True

@@ -10,7 +10,7 @@ from pipeline.settings.settings import load_catalogue
 from tests.makers.made_store import MadeStore, Record
 from tests.runs.replaying import Line, with_raw_messages
 
-# log's end as of most times is near, so that an entry can be in memory for one pull and on disk for another
+# near the log's end as of most times, so that an entry can be in memory for one pull and on disk for another
 MEMORY = 1_000_000
 
 
@@ -58,7 +58,7 @@ def pulls(digits: random.Random, made: MadeStore, count: int) -> Iterator[Line]:
 
 
 def times(digits: random.Random, stamps: list[int]) -> Iterator[int]:
-    """Times around the stamps of a store, and times out of all range."""
+    """Times around the stamps of a store, and times far outside of their range."""
     while True:
         around = digits.choice(stamps) + digits.choice([-1, 0, 0, 1])
         yield digits.choice([around] * 20 + [0, -1, -(2**63), 2**63 - 1, min(stamps) - 1])
