@@ -1,6 +1,6 @@
-"""Burrow's evaluation of a partition, transcribed from its source, and the windows that observations of lag make for it.
+"""Burrow's evaluation of a partition, transcribed from its source, and the windows of commits that observations of lag give it.
 
-It uses nothing of the project.
+It uses no code of the project.
 
 Source: linkedin/Burrow, core/internal/evaluator/caching.go and, for the windows, core/internal/storage/inmemory.go.
 """
@@ -88,7 +88,7 @@ def statuses(rows: Iterable[Seen], *, intervals: int, minimum_complete: float, a
         offset, end = window[-1].offset, window[-1].end
         behind = 0 if offset is None else min(max(end - offset, 0), MOST)
         if offset is None or len(known) / intervals < minimum_complete:
-            # Burrow calls it OK; a queue that never had a message needs no offset and no long look
+            # Burrow says OK to all of these; a queue that never had a message is OK without an offset and without enough observations
             found[key] = "OK" if end == 0 and not behind else "UNKNOWN"
         else:
             found[key] = status_of(commits, [row.end for row in window], behind, now, allowed_lag)

@@ -9,7 +9,7 @@ HEADER, SLOT, ENTRY = 40, 4, 20
 
 
 class GoesRoundError(Exception):
-    """A chain of entries that is a circle: the broker's thread would not end."""
+    """A chain of entries is a circle: the broker's thread would never end."""
 
 
 def hash_of(key: str) -> int:

@@ -1,7 +1,7 @@
 """The rows that the views of operators' questions must have for a capture, computed from the capture's files with struct and json alone.
 
-The broker's process logged every exchange (exchange.jsonl), its clients every message that they got (consumption.jsonl), the broker
-itself each pull that it sent to another offset (topic OFFSET_MOVED_EVENT). Nothing of the project is used here but to unpack the files.
+The broker's process logged every exchange (exchange.jsonl). Its clients logged every message that they got (consumption.jsonl). The broker
+stored a message for each pull that it sent to another offset (topic OFFSET_MOVED_EVENT). Of the project, only the unpacking is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.truth.captured import PULL_MESSAGE, config, exchanges
 HEART_BEAT = 34
 STATUS_CODES = {0, 19, 20, 21}
 CORRECTIONS = {"OFFSET_TOO_SMALL", "OFFSET_OVERFLOW_BADLY", "NO_MESSAGE_IN_QUEUE", "OFFSET_FOUND_NULL", "MESSAGE_WAS_REMOVING"}
-# the SQL92 filters of the capture, said in Python; a property that is no number compares to nothing
+# the SQL92 filters of the capture as Python functions; each comparison with a property that is no number is false
 SQL92: dict[str, Callable[[dict[str, str]], bool]] = {
     "qty > 4 AND color IN ('red', 'blue')": lambda p: number(p, "qty") > 4 and p.get("color") in {"red", "blue"},
     "NOT (color = 'green') AND qty <= 7": lambda p: p.get("color", "green") != "green" and number(p, "qty") <= 7,
@@ -119,7 +119,7 @@ class CapturedAnswers:
 
 
 def outcome(exchange: dict[str, Any]) -> str:
-    """The outcome of a pull: the status of the store, else the name of the code."""
+    """The outcome of a pull: the store's status for a code of STATUS_CODES, else the name of the code."""
     response = exchange["response"]
     if response is None:
         return "NO_ANSWER"

@@ -1,4 +1,4 @@
-"""A simulated run from outside: its plan, and the events that it told. Nothing here looks into the simulation."""
+"""A simulated run from outside: its plan, and the events that it reported. Nothing here looks into the simulation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAR = 1 << 62
 
 
 class Row(NamedTuple):
-    """A message that a listener was given, as `consumption` tells it."""
+    """A message that a listener got: a row of `consumption`."""
 
     queue: int
     offset: int
@@ -72,7 +72,7 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True)
 class Events:
-    """The events that a run told."""
+    """The plan, the outcome and the reported events of a run."""
 
     plan: GroupPlan
     outcome: Outcome
@@ -85,7 +85,7 @@ class Events:
         return sorted((one for one in self.plan.clients if one.joins <= self.outcome.stopped_at), key=lambda one: one.joins)
 
     def end_of(self, client: int) -> int:
-        """When a client left or died."""
+        """When a client left or died; FAR if it stayed."""
         plan = self.clients[client]
         return next((time for time in (plan.leaves, plan.crashes) if time is not None), FAR)
 
@@ -114,7 +114,7 @@ class Events:
 
     @cached_property
     def holds(self) -> dict[tuple[int, int], list[Hold]]:
-        """The holds of each client on each queue, as the rebalances tell them."""
+        """The holds of each client on each queue, taken from the rebalances."""
         numbers = {client.client_id: number for number, client in enumerate(self.clients)}
         found: dict[tuple[int, int], list[Hold]] = defaultdict(list)
         for event in self.outcome.rebalances:
@@ -127,7 +127,7 @@ class Events:
         return found
 
     def hold_of(self, row: Row) -> Hold | None:
-        """The hold in which the listener was given a message."""
+        """The hold in which the listener got a message."""
         held = self.holds.get((row.client, row.queue), [])
         at = bisect_right([one.begins for one in held], row.started) - 1
         return held[at] if at >= 0 and row.started < held[at].ends else None
@@ -148,7 +148,7 @@ class Events:
         return consumer.orderly_max_reconsume_times() if self.plan.orderly else consumer.concurrent_max_reconsume_times()
 
     def begin_of(self, queue: int) -> int | None:
-        """The offset from which on a group that shares its messages gets all of them; None if that depends on who comes when."""
+        """The offset from which on a group that shares its messages gets all of them; None if that depends on when clients join."""
         if queue >= len(self.plan.queues):
             return 0
         least, committed = self.plan.min_offsets[queue], self.plan.committed[queue]
@@ -162,7 +162,7 @@ class Events:
 
 
 def run_of(plan: GroupPlan) -> Events:
-    """The events of a plan that is run with all of them told."""
+    """Run a plan; returns the run with all its events."""
     rows: list[Row] = []
     dead: list[Dead] = []
 

@@ -1,4 +1,4 @@
-"""Checks of what must hold for every simulated run, whatever its plan. Each check yields what is wrong with the events that a run told."""
+"""Checks of what must hold for every simulated run, whatever its plan. Each check yields the faults that it finds in a run's events."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from udfs.simulation.world import LOST, RECONSUME_LATER, SUCCESS, TOO_LATE
 
 Faults = Iterator[str]
 FIRST_RETRY_LEVEL = 3
-# the events of a run leave out a batch that ends after it
+# a batch that ends after the run is not among the run's events; no batch takes longer than this
 LONGEST_BATCH = 60 * SECOND
-# a client gives up a queue that it did not try to pull for so long, and takes it again
+# a client that did not try to pull a queue for this long gives the queue up, and takes it again
 PULL_MAX_IDLE_TIME = 120 * SECOND
 
 
@@ -42,7 +42,7 @@ def done_before(run: Events, queue: int, begin: int, times: dict[int, int]) -> N
 
 
 def may_be_untold(run: Events, ended: int) -> bool:
-    """Whether a client's batch at the loss of a queue may have ended after the run."""
+    """Whether the batch of a client that lost a queue at `ended` may have ended after the run, and is not among the events."""
     return ended <= run.outcome.stopped_at < ended + LONGEST_BATCH
 
 
@@ -89,7 +89,7 @@ def as_many_come_as_the_plan_says(run: Events) -> Faults:
 
 
 def no_offset_passes_what_is_not_done(run: Events) -> Faults:
-    """The committed offset (for groups that broadcast, the least one in the clients' files) is never past a message that is not done."""
+    """The committed offset is never past a message that is not done. For groups that broadcast, `each_client_has_all` checks offsets."""
     if run.plan.broadcasts:
         return
     done = processed(run)
@@ -153,12 +153,12 @@ def results_fit_the_holds(run: Events) -> Faults:
 
 
 def each_hold_gives_a_run(run: Events) -> Faults:
-    """A client gets all messages of its queue from where it begins, in order, and none twice."""
+    """While a client has a queue, it gets all messages from its first one on, in order, and none twice."""
     batch = min(run.plan.consumer.pull_batch_size, run.plan.broker.count_in_memory)
     for (client, queue, hold), rows in run.by_hold.items():
         who = f"client {client}, queue {queue}"
         given = Counter((row.offset, row.tries) for row in rows)
-        # an orderly listener that may fail no more times is given a whole batch again for the others in it
+        # a message that an orderly listener may fail no more times comes again with its batch, if others in the batch may fail again
         once = not run.plan.orderly or run.plan.consumer.consume_message_batch_max_size == 1
         if once and max(given.values()) > 1:
             yield f"{who}: {given.most_common(1)} in {hold}"
@@ -172,7 +172,7 @@ def each_hold_gives_a_run(run: Events) -> Faults:
             if firsts != sorted(firsts):
                 yield f"{who}: {one} out of order in {hold}"
         pulls = Counter(pulled for _, pulled in {(row.offset, row.pulled) for row in rows})
-        if max(pulls.values()) > batch and run.plan.broker.network:  # else several pulls take no time
+        if max(pulls.values()) > batch and run.plan.broker.network:  # without network time several pulls share a moment
             yield f"{who}: {pulls.most_common(1)} in a pull of {batch}"
 
 
@@ -259,7 +259,7 @@ def _retries(run: Events, failed: Mapping[tuple[int, int, int], list[int]]) -> F
 
 
 def each_client_has_all(run: Events) -> Faults:
-    """Each client of a group that broadcasts gets all messages from where it begins; the group's offset is that of the slowest client."""
+    """Each client of a group that broadcasts gets all messages from its first one on; the group's reached offset is past none of them."""
     if not run.plan.broadcasts:
         return
     first = run.plan.consumer.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -297,7 +297,7 @@ def it_ends_with_all_done(run: Events) -> Faults:
         given[row.queue, row.offset, row.client if run.plan.broadcasts else -1].append(row)
     twice = sum(len(rows) - 1 for rows in given.values())
     untold = outcome.counts["delivered"] - len(run.rows)
-    # clients of a group that never committed may begin apart; what the later one gets is counted as if it had come before
+    # clients of a group that never committed may begin at different offsets; then messages of the later one wrongly count as duplicates
     known = all(run.begin_of(queue) is not None for queue in range(len(run.plan.queues)))
     if known and not run.plan.orderly and not twice <= outcome.counts["duplicates"] <= twice + untold:
         yield f"duplicates: {outcome.counts['duplicates']}, not {twice}"

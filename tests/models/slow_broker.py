@@ -1,8 +1,8 @@
-"""getMessage in plain Python over a store's files, one pull at a time: for pulls that no broker can be asked.
+"""getMessage in plain Python over a store's files, one pull at a time: for pulls that no real broker can answer.
 
 The real broker answers as of now only. For a pull as of its own time, or cut at a recorded maxOffset, the replay is compared with this
-model. A test first compares the model with recorded answers of the broker. udfs.filters.message_filter judges each entry and each
-message for it, one at a time.
+model. A test first compares the model with recorded answers of the broker. The model filters entries and messages with
+udfs.filters.message_filter, one at a time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Unit(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The bounds of its queue and of the log that a pull sees."""
+    """The bounds that a pull sees: the offsets of its queue, and the end of the log."""
 
     min_offset: int
     max_offset: int
@@ -114,7 +114,7 @@ class SlowBroker:
         return {int(path.name) // UNIT: path.read_bytes() for path in sorted(folder.iterdir())} if folder.is_dir() else {}
 
     def entries(self, topic: str, queue_id: int, offset: int, end: int) -> list[tuple[int, int, int]]:
-        """The entries from `offset` to the end of its file, or to `end`; none if there is no file."""
+        """The entries from `offset` to the end of the queue file that has it, but before `end`; none if there is no file."""
         size = self.config["mappedFileSizeConsumeQueue"] // UNIT
         first = offset // size * size
         content = self.queue(topic, queue_id).get(first, b"")
@@ -202,7 +202,7 @@ class SlowBroker:
                 at += size
 
     def as_of(self, topic: str, queue_id: int, whole: Bounds, time: int) -> Bounds:
-        """The bounds as of a time: up to the last entry, and the last record, that is not later."""
+        """The bounds as of a time: the queue up to the last entry, the log up to the last record, that was stored by then."""
         visible = (offset + 1 for offset, stamp in self.entry_stamps(topic, queue_id) if stamp <= time and offset < whole.max_offset)
         return Bounds(
             min_offset=whole.min_offset,
@@ -222,7 +222,7 @@ class SlowBroker:
         return count > int32(self.config[f"maxTransferCountOnMessageIn{where}"] - 1)
 
     def get_message(self, request: dict[str, Any], bounds: Bounds) -> Answer:
-        """The answer to one pull; of each message startOffset, storeSize and rawCrc32."""
+        """The answer to one pull; each message as startOffset, storeSize and rawCrc32."""
         minimum, maximum, _ = bounds
         offset = request["offset"]
         keeps = self.config["brokerRole"] == "SLAVE" and not self.config["offsetCheckInSlave"]

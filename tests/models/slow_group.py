@@ -1,4 +1,4 @@
-"""The simulation of the compiled loop a second time, slowly: with the rules of udfs.consumer and udfs.broker, an object for each thing."""
+"""A slow model of the simulation's compiled loop: it calls the rules of udfs.consumer and udfs.broker, with an object for each thing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FAR = 1 << 60
 
 
 class SlowEngine:
-    """The engine of `group_run` on rules."""
+    """An engine for `group_run` that calls the rules."""
 
     def __init__(self, plan: GroupPlan) -> None:
         self.plan = plan
@@ -80,7 +80,7 @@ class SlowEngine:
             offset += 1
 
     def _delay(self, level: int) -> None:
-        """A delayed message stays in the queue of its level until a look of the broker finds it due."""
+        """Let a delayed message stay in the queue of its level until the broker, which looks at intervals, finds it due."""
         delay = self.plan.broker.delays[min(level, len(self.plan.broker.delays)) - 1]
         line = sorted((one.time, queue, number) for queue, came in enumerate(self.came) for number, one in enumerate(came) if one.time >= 0)
         first, now = 0, FIRST_DELAY_TIME
@@ -263,7 +263,7 @@ class SlowEngine:
             return
         slot.last_pull = now
         last = slot.request.process_queue.msg_tree_map.last_key()
-        slot.put = slot.put if last is None else slot.places[last] + 1  # the place where the compiled loop goes on in its ring
+        slot.put = slot.put if last is None else slot.places[last] + 1  # the next place in the ring of the compiled loop
         if verdict is Pull.FIX_OFFSET:
             self._later(slot, FIX_OFFSET, now)
             return

@@ -1,4 +1,4 @@
-"""The objects of `slow_group`: messages that came, batches, holds on queues, clients."""
+"""The objects of `slow_group`: messages in queues, batches, holds on queues, clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from udfs.consumer.pull_message import PullRequest
 
 
 class Always:
-    """The filter of a pull that waits; `hold.woken_at` gets whether each message matches."""
+    """The filter of a waiting pull. It matches everything: `hold.woken_at` has an argument that says whether each message matches."""
 
     def is_matched_by_consume_queue(self, tags_code: int | None, ext_unit: object) -> bool:
         return True

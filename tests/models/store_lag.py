@@ -124,7 +124,7 @@ class StoreLag:
 
 
 def reason(row: dict[str, Any], queue: QueueFiles | None, *, missing: bool) -> str | None:
-    """The first reason that holds."""
+    """The first reason that holds; None if the row has no reason."""
     offset = row["consumerOffset"]
     _, next_size = (queue.entries.get(offset) if queue else None) or (None, None)
     reasons = {

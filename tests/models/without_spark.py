@@ -1,4 +1,4 @@
-"""Import and replay of a store without Spark: the functions that tasks call, with the joins between them done by dictionaries."""
+"""Import and replay of a store without Spark: calls the functions that tasks call, and joins their rows with dictionaries."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def blocks_of(
     answering = Answering.of(settings, tables.store.entries_a_file, tables.store.log, with_entries=True)
     place = partial(rp.by_segment, tables.store, whole_files or tables.store.has_far_pulls(settings))
     requests = pa.Table.from_pylist([request_row(seq, line["request"]) for seq, line in enumerate(lines)], REQUEST_ARROW)
-    stored: Any = tables  # with all that --at snapshot asks of StoredRows
+    stored: Any = tables  # has all members of StoredRows that --at snapshot uses
     return after_entries(stored, requests, answering, lambda: rules, at="snapshot", place=place, settings=settings)
 
 
@@ -173,7 +173,7 @@ NUMBERS = (
 
 
 def told(response: Any) -> Any:
-    """The fields of a recorded answer that a row of answers has; messageQueueOffset where the version records it."""
+    """The fields of a recorded answer that a row of answers has; those of RECORDED_LATER only if the answer has them."""
     if response is None or "exception" in response:
         return response and response["exception"]
     more = [response[name] for name in RECORDED_LATER if name in response]
