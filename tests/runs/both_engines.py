@@ -1,4 +1,4 @@
-"""Asks both engines the same of a lake: what Spark and DuckDB give, in one form, and whether they give the same."""
+"""Runs the same queries over a lake on Spark and on DuckDB, brings the answers into one form, and compares them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def told(types: Iterable[str | None], names: Iterable[str], rows: Iterable[Itera
 
 
 def plain(value: Any) -> Any:
-    """A value of either engine in one form."""
+    """A value of either engine, in the form that is compared."""
     if hasattr(value, "asDict"):
         value = value.asDict()
     if isinstance(value, dict):
@@ -51,7 +51,7 @@ def of_spark(spark: SparkSession, lake: Path | str, query: str) -> tuple[dict[st
 
 
 def of_views(views: SparkSession, query: str) -> tuple[dict[str, str | None], Rows]:
-    """What Spark gives in a session that has the tables, views and functions of a lake."""
+    """The types and rows that Spark gives in a session that has the tables, views and functions of a lake."""
     return told_by(views.sql(query))
 
 
@@ -78,9 +78,9 @@ def reported(ask: AskAll, lake: Path | str, broker: str | None) -> tuple[list[tu
 
 
 def both_reported(spark: SparkSession, lake: Path | str, broker: str | None) -> list[tuple[str, Any]]:
-    """The queries of the report with their rows, after a check that both engines have the same rows of a sample of them.
+    """The queries of the report with their rows by DuckDB, after a check that Spark gives the same rows for a sample of the queries.
 
-    The long run compares all queries, and the page.
+    `./run long` compares all queries, and the page.
     """
     ask_spark = asking(Lake(spark, str(lake)).require())
     found, found_page = reported(EmbeddedLake(str(lake)).asked, lake, broker)

@@ -48,7 +48,7 @@ def kill_and_cut(streams: list[Dying], told: Path, chance: random.Random) -> Cou
 def check_killed_streams(
     spark: SparkSession, pullsim: Pullsim, base: Path, lines: list[dict[str, Any]], folder: Path, *, streams: int, kills: int, seed: int
 ) -> Counter[str]:
-    """Kill the streams together so many times, run them to their end, and check that each request has the answer of a replay.
+    """Kill the streams together `kills` times, run them to their end, and check that each request has the answer of a replay.
 
     Returns where each stream was killed.
     """

@@ -1,7 +1,7 @@
 """Counts the requests to an S3 server and the bytes on the wire: a proxy on loopback in front of the server.
 
-The server's own access log has neither ranges nor the bytes of a PUT. A signature covers the header Host, which the proxy leaves as it is,
-but not Connection: the proxy asks the server to close the connection after one answer.
+The server's own access log has neither ranges nor the bytes of a PUT. The proxy leaves the header Host as it is, because a signature
+covers it. It changes Connection, which no signature covers, so that the server closes the connection after one answer.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def counting_proxy(server: str) -> Iterator[CountingProxy]:
     place = urlsplit(server)
     proxy = CountingProxy("")
 
-    serving: set[asyncio.Task[None] | None] = set()  # the loop itself has weak references only
+    serving: set[asyncio.Task[None] | None] = set()  # asyncio keeps only weak references to tasks
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         serving.add(asyncio.current_task())
@@ -94,7 +94,7 @@ def counting_proxy(server: str) -> Iterator[CountingProxy]:
 
 
 async def _end(listening: asyncio.Server) -> None:
-    """End the tasks of connections, among them those over which a client has asked nothing yet."""
+    """End the tasks of all connections, also of those without a request yet."""
     listening.close()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
@@ -125,7 +125,7 @@ async def _forward(found: list[Request], client: asyncio.StreamReader, back: asy
             back.write(answer + chunk)
             await back.drain()
             answer = b""
-        # before the client has the last bytes, and looks at what was counted
+        # before the client gets the last bytes: it may then read the counts
         found.append(_request(head.decode("latin-1"), sent[0], received, status))
         back.write(answer)
         await back.drain()
@@ -135,7 +135,7 @@ async def _forward(found: list[Request], client: asyncio.StreamReader, back: asy
 
 
 def _body_length(head: bytes, answer: bytes) -> int | None:
-    """The bytes of the answer's body; None where it ends with the connection."""
+    """The number of bytes of the answer's body; None if the body ends with the connection."""
     if head.startswith(b"HEAD "):
         return 0
     lines = answer.lower().split(b"\r\n")

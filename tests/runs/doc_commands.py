@@ -12,7 +12,7 @@ import pipeline.main  # noqa: F401 (it brings all commands)
 from pipeline.commands.cli import cli
 from tests.truth.places import PROJECT
 
-# docs/commands.md is made of --help, whose examples are among the commands' own
+# docs/commands.md is generated from --help: its examples are those that the commands themselves have
 PAGES = (PROJECT / "README.md", *sorted(path for path in (PROJECT / "docs").glob("*.md") if path.name != "commands.md"))
 _INDENTED = re.compile(r"(?:^ {4}.*\n|^\n)+", re.MULTILINE)
 _FENCED = re.compile(r"^```.*?^```\n", re.MULTILINE | re.DOTALL)

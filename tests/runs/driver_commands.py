@@ -1,4 +1,4 @@
-"""Commands that the driver does without Spark, and the places in which they run."""
+"""Commands that the driver runs without Spark, and the places in which they run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def empty_place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def imported_place(empty: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """The same, with a lake of the store."""
+    """A store, a trace, and a lake that has the store."""
     place = empty.copied(tmp_path_factory.mktemp("imported") / "place")
     run = ended(CALLS["first import"](place))
     assert run.code == 0, run.err

@@ -111,7 +111,7 @@ def doomed(command: list[str], told: Path, program: Sequence[str] = PULLSIM) -> 
 
 
 def kill_import(store: Path, lake: Path, *, commits: int, by_spark: bool) -> None:
-    """Start an import as a process, and kill it after so many commits to tables; `by_spark` is whether Spark imports, or the driver may."""
+    """Start an import as a process, and kill it after `commits` commits to tables; without `by_spark` the driver may import."""
     until, told = commits_made(lake) + commits, lake.parent / "killed.err"
     call = ["import", str(store), "--lake", str(lake), "--broker-name", "b", *(["--master", "local[1]"] if by_spark else [])]
     with doomed(call, told) as run:

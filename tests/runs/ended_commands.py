@@ -1,4 +1,4 @@
-"""Commands as processes that are ended before their end, by signals or by a full disk, and what they leave behind."""
+"""Runs commands as processes that a signal or a full disk ends early, and reads what they leave behind."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Place:
         return self.folder / "out"
 
     def copied(self, folder: Path) -> Place:
-        """A copy of the place, with nothing of what a command left in the folder before."""
+        """A copy of the place in `folder`, which is removed first."""
         shutil.rmtree(folder, ignore_errors=True)
         return Place(Path(shutil.copytree(self.folder, folder)))
 
@@ -57,7 +57,7 @@ class Place:
         return hashlib.sha256(re.sub(rb'"made": ?\d+', b"", content.replace(str(self.folder).encode(), b""))).hexdigest()
 
     def unfinished(self) -> list[str]:
-        """The outputs that nobody takes for whole ones, by their names."""
+        """The paths of unfinished outputs, which their names show."""
         return [str(path.relative_to(self.out)) for path in self.out.rglob("*") if is_unfinished(path.relative_to(self.out))]
 
 
@@ -71,7 +71,7 @@ Call = Callable[[Place], Sequence[str | Path]]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended: its exit code, negative for a signal, and what it said."""
+    """How a process ended: its exit code, negative for a signal, and its stderr."""
 
     code: int
     err: str
@@ -92,12 +92,12 @@ def ended(
 
 
 def start(call: Sequence[str | Path], *, under: Sequence[str] = (), told: Path | None = None) -> subprocess.Popen[str]:
-    """Start a command of pullsim as a process of a group of its own.
+    """Start a command of pullsim as a process, in a process group of its own.
 
     Args:
         call: words of the command.
         under: words of a program that runs it.
-        told: gets its stderr. A pipe otherwise, which holds 64 KiB: a process that tells more waits until it is read.
+        told: file that gets its stderr. Without it stderr is a pipe, which holds 64 KiB: a process that writes more waits for a reader.
     """
     with nullcontext(subprocess.PIPE) if told is None else told.open("w", encoding="utf-8") as stderr:
         return subprocess.Popen(
@@ -112,7 +112,7 @@ def start(call: Sequence[str | Path], *, under: Sequence[str] = (), told: Path |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """A command that ran to its end: what was there before and after it, and the seconds that it took."""
+    """A command that ran to its end: what readers see before and after it, and the seconds that it took."""
 
     call: Call
     base: Place
@@ -133,7 +133,7 @@ class Whole:
 
 
 def check_signals(whole: Whole, folder: Path, chance: random.Random, *, count: int) -> dict[str, int]:
-    """End a command by so many signals, at moments over its whole time, and check that readers see what was before or after it.
+    """Run a command `count` times and end it by a signal, at moments over its whole time; check that readers see all of it or nothing.
 
     Returns how many signals came before its end, and how many after.
     """
@@ -156,5 +156,5 @@ def check_signals(whole: Whole, folder: Path, chance: random.Random, *, count: i
     run = ended(whole.call(place))
     assert run.code == 0, run.err
     assert place.left() == whole.after
-    assert killed or place.unfinished() == []  # nobody removes what a killed process wrote: it may be another's, which still runs
+    assert killed or place.unfinished() == []  # no command removes the output of a killed process: its writer may still run
     return found

@@ -33,7 +33,7 @@ class EventLog:
                     yield json.loads(line)
 
     def missed_executor(self) -> bool:
-        """Whether an executor was lost that had a task, or rows that were needed."""
+        """Whether a lost executor had a task, or rows that another task needed."""
         return any(event["Task End Reason"]["Reason"] in _LOST for event in self.events("TaskEnd"))
 
     def executors(self) -> int:
@@ -41,7 +41,7 @@ class EventLog:
         return sum(1 for _ in self.events("ExecutorAdded"))
 
     def speculative(self) -> Counter[str]:
-        """How each speculative attempt of a task ended; `Success` is that of one that was quicker than the first attempt."""
+        """How each speculative attempt of a task ended; `Success` means that it was quicker than the first attempt."""
         ends = (event for event in self.events("TaskEnd") if event["Task Info"]["Speculative"])
         return Counter(event["Task End Reason"]["Reason"] for event in ends)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.runs.in_session import Pullsim
 
-# what a follower keeps; the others are an import's
+# the tables that a follower keeps up to date; only an import writes the others
 KEPT = (
     t.COMMIT_LOG,
     t.CONSUME_QUEUE,
@@ -34,7 +34,7 @@ KEPT = (
     t.DELAY_OFFSET,
     t.CONSUMER_FILTER,
 )
-# of a broker's row
+# columns of a row of `broker`
 BOUNDS = ("minPhyOffset", "maxPhyOffset", "maxStoreTimestamp")
 
 
@@ -89,7 +89,7 @@ ENTRY = struct.Struct(">qiq")
 
 
 def rewrite_stamps(store: Path, target: Path, start: int) -> None:
-    """A copy of a store in which the messages from an offset of the log on were stored a second later."""
+    """Copy a store to `target`, where the messages from the log's offset `start` on were stored a second later."""
     shutil.copytree(store, target)
     for offset in LivingStore(store, target.with_name("unused")).record_offsets()[:-1]:
         if offset < start:
@@ -100,7 +100,7 @@ def rewrite_stamps(store: Path, target: Path, start: int) -> None:
         stamp = at + 48 + (20 if sys_flag & 16 else 8)
         raw[stamp : stamp + 8] = (int.from_bytes(raw[stamp : stamp + 8], "big") + 1000).to_bytes(8, "big")
         file.write_bytes(raw)
-    for file in (target / "consumequeue" / "SCHEDULE_TOPIC_XXXX").glob("*/*"):  # their tagsCode is a time after that
+    for file in (target / "consumequeue" / "SCHEDULE_TOPIC_XXXX").glob("*/*"):  # tagsCode is the store time plus the delay
         units = ENTRY.iter_unpack(file.read_bytes())
         later = [(at, size, code + 1000 * (size > 0 and at >= start)) for at, size, code in units]
         file.write_bytes(b"".join(ENTRY.pack(*unit) for unit in later))

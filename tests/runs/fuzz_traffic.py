@@ -150,7 +150,7 @@ def request_seeds() -> list[bytes]:
 
 
 def use_requests(raw: bytes) -> None:
-    """Check that lines are read one by one as they are read at once, and that each line is a request, a bad line or blank."""
+    """Check that lines read one by one equal lines read at once, and that each line is a request, a bad line or blank."""
     header = header_if_any("x.jsonl", raw.split(b"\n", 1)[0])
     if header is not None:
         BrokerSettings.from_sources(header=header_config(header), header_where="x.jsonl, line 1")
@@ -190,7 +190,7 @@ def _parquet(table: pa.Table, way: dict[str, Any]) -> bytes:
 
 
 def use_parquet(raw: bytes) -> None:
-    """Check that the rows of a file are refused, or are the requests that their own lines say."""
+    """Check that the rows of a file are refused, or are the same requests as their rows written as lines."""
     path = str(place("x.parquet"))
     Path(path).write_bytes(raw)
     local = pafs.LocalFileSystem()
@@ -245,7 +245,7 @@ def sql92_seeds() -> list[bytes]:
 
 
 def use_sql92(raw: bytes) -> None:
-    """Check that an expression compiles or says why not, and that many messages are evaluated as one is."""
+    """Check that an expression compiles or says why not, and that messages get the same result together as one by one."""
     text = _text(raw)
     columns = {name: Texts.of([message.get(name) for message in _MESSAGES]) for name in ("a", "b")}
     for text_operators in (False, True):

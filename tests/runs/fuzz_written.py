@@ -25,7 +25,7 @@ from tests.truth.places import PROJECT
 from udfs.broker.memory_store import LogExtent
 
 EXAMPLES = PROJECT / "examples"
-# a scenario with greater numbers than these takes long, as it may
+# a scenario with greater numbers than these is left out: it may take long
 _MOST = {"count": 100, "bodySize": 10_000, "last": 100, "ms": 100_000, "noResponseMs": 100_000, "readQueueNums": 16, "writeQueueNums": 16}
 TOML_WORDS = (
     *(b"[[topics]]\n", b"[[groups]]\n", b"[settings]\n", b"[messages]\n", b"[[clients]]\n", b"[listener]\n", b"[transactions]\n"),
@@ -169,7 +169,7 @@ def properties_seeds() -> list[bytes]:
 
 
 def use_properties(raw: bytes) -> None:
-    """Check that settings are refused, or tell a version."""
+    """Check that settings are refused, or have a version."""
     assert BrokerSettings.from_sources(properties=_written("broker.conf", raw)).told_version.isprintable()
 
 

@@ -1,8 +1,8 @@
 """Feeds every parser with bytes of every kind: files and frames of the real broker, damaged at random from a seed.
 
-A parser may refuse what it is given, by one of REFUSALS; anything else that it raises is a fault, and so is a value that its own encoder
-does not bring back. Run as a program, this module fuzzes one group of targets for a while, with limited memory. A file holds the input at
-work, because a process that dies cannot report it.
+A parser may refuse its input with an error of REFUSALS. Any other error is a fault. So is a value that is not the same after it is encoded
+and parsed again. Run as a program, this module fuzzes one group of targets for a while, with limited memory. A file holds the current
+input, because a process that dies cannot report it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from numba.core import event
 
 from tests.runs import fuzz_targets as ft
 
-# bytes that a process may take beyond what it has after its first rounds
+# bytes that a process may take beyond what it has after WARM_UP inputs
 MEMORY = 1 << 30
-# s of work that one input may take
+# seconds that a target may work on one input
 SLOW = 5.0
-# characters of the message of a refusal
+# characters that the message of a refusal may have
 LONGEST_MESSAGE = 1500
 SEED = 20264
-# inputs after which compiled code is loaded, and memory is limited
+# number of inputs after which all compiled code is loaded: from then on memory and time are limited
 WARM_UP = 400
 _NUMBERS = (0, 1, -1, 7, 8, 20, 91, 127, 128, 255, 32767, -32768, 65535, 2**31 - 1, -(2**31), 2**31 - 8, 2**63 - 1, -(2**63))
 

@@ -22,9 +22,9 @@ from tests.truth.places import PROJECT
 
 # packages of ours and those that parse for us
 _TRACED = ("store_format", "udfs", "pipeline", "dpkt", "lark")
-# s that an input may take before the whole run ends, and the memory that ends it, MiB
+# limits that end the whole run: seconds for one input, and memory in MiB
 _TIMEOUT, _MEMORY = 120, 4096
-# bytes that most inputs have at most, as a multiple of the longest seed, and the least of it; one of 64 inputs may be as long as any
+# most inputs have at most _USUAL times the bytes of the longest seed, or _LEAST bytes if that is more; one of _LONG inputs may be longer
 _USUAL, _LEAST, _LONG = 2, 1024, 64
 
 
@@ -45,7 +45,7 @@ class GuidedFuzzer:
     """The targets of a parser, and the faults that were found."""
 
     def __init__(self, parser: str, folder: Path) -> None:
-        """Write the seeds of the targets, which libFuzzer reads beside the inputs of former runs."""
+        """Write the seeds of the targets, which libFuzzer reads beside the inputs of earlier runs."""
         self._names = ft.PARSERS[parser]
         self._faults = folder / "faults"
         self._known: set[str] = set()
@@ -57,7 +57,7 @@ class GuidedFuzzer:
                 (self.folders[1] / f"{number}-{place}").write_bytes(bytes([number]) + seed)
 
     def warm_up(self) -> None:
-        """Use each seed once, so that kernels are compiled before libFuzzer takes the time of an input. libFuzzer repeats the seeds."""
+        """Use each seed once, so that kernels are compiled before libFuzzer measures the time of inputs. libFuzzer uses the seeds again."""
         for name in self._names:
             for seed in ft.TARGETS[name].seeds():
                 fuzzing.fault_of(name, seed)

@@ -49,7 +49,7 @@ def server_jar() -> Path:
 
 
 def maven_jar(artifact: str) -> Path:
-    """The jar of `group:name:version`; it is fetched where it is missing. Skips the calling test where it cannot be fetched."""
+    """The jar of `group:name:version`, fetched if it is missing. Skips the calling test if it cannot be fetched."""
     group, name, version = artifact.split(":")
     jar = Path.home() / ".m2" / "repository" / group.replace(".", "/") / name / version / f"{name}-{version}.jar"
     if not jar.exists():
@@ -65,7 +65,7 @@ def maven_jar(artifact: str) -> Path:
 
 @contextmanager
 def hdfs_server(folder: Path) -> Iterator[HdfsServer]:
-    """An HDFS that keeps its blocks in a new folder `folder`; it is ended at the end."""
+    """An HDFS that keeps its blocks in a new folder `folder`; it ends with the block."""
     conf = folder / "conf"
     conf.mkdir(parents=True)
     with socket.socket() as free:

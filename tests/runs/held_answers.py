@@ -1,4 +1,4 @@
-"""Reads what a stream that holds pulls answered, and when."""
+"""Reads the answers of a stream that holds pulls, and the times of the answers."""
 
 from __future__ import annotations
 

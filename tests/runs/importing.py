@@ -1,6 +1,6 @@
-"""Imports a store for tests: by the driver where it can, which takes a tenth of the time of an import by Spark.
+"""Imports a store for tests: by the driver if it can, which takes a tenth of the time of an import by Spark.
 
-`tests/pipeline/importing/test_small_store.py` compares the tables of both. Tests of Spark's import ask for it with `by_spark`.
+`tests/pipeline/importing/test_small_store.py` compares the tables of both. Tests of Spark's import pass `by_spark`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def imported(
     """Import a store into the lake `folder`.
 
     Args:
-        by_spark: Spark imports; False lets the driver import what it can; None is False in `./run test` and True in `./run long`.
+        by_spark: True lets Spark import, False lets the driver import if it can; None is False in `./run test`, True in `./run long`.
     """
     from pipeline.importing.import_store import import_store
     from pipeline.importing.small_store import import_small_store

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pytest
     from pyspark.sql import SparkSession
 
-# options that ask for Spark where the driver would do small work alone
+# options with which Spark does small work that the driver would do alone
 ON_SPARK = ("--conf", "spark.ui.enabled=false")
 # arguments -> exit code, stdout, stderr
 Pullsim = Callable[..., tuple[int, str, str]]

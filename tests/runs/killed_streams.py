@@ -1,4 +1,4 @@
-"""Kills streams together, as threads of one process, and finds at which place in a batch each was and what it left."""
+"""Kills streams together, as threads of one process, and finds the place in a batch at which each died, and what it left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.runs.dying_runs import commits_made, doomed
 
 _STARVED = "terminated with exception: Python worker failed to connect back"
 _AT_ONCE = Path(__file__).with_name("commands_at_once.py")
-# a process that ends before it took so many steps is killed all the same
+# after this time the process is killed, even if the streams took fewer steps
 _SECONDS_MAX = 240
 # the places in the life of a batch that differ in what a kill leaves behind
 WAITS, PLANNED, ANSWERING, WRITTEN, COMMITTED = "waits", "planned", "answering", "written", "committed"
@@ -47,7 +47,7 @@ def kill_together(
         steps: multiplies the number of steps, for batches that commit to more tables.
 
     Returns:
-        The streams that were killed. On a busy machine Spark may give up others by itself.
+        The streams that were killed. On a busy machine, Spark itself may have ended others before.
     """
     order = chance.sample(streams, len(streams))
     until = steps_taken(streams) + chance.randint(steps * len(streams) // 2, steps * 2 * len(streams))
@@ -65,7 +65,7 @@ def kill_together(
 
 
 def steps_taken(streams: list[Dying]) -> int:
-    """The number of steps a stream took: commits to tables, and batches that ended."""
+    """The number of steps that all streams together took: commits to tables, and batches that ended."""
     ended = (len([path for path in (stream.checkpoint / "spark" / "commits").glob("*") if path.name.isdigit()]) for stream in streams)
     return commits_made(*(stream.lake for stream in streams)) + sum(ended)
 
@@ -117,7 +117,7 @@ def cut_newest(checkpoint: Path, kind: str, chance: random.Random) -> None:
     numbered = [path for path in (checkpoint / kind).glob("*") if path.name.removesuffix(".json").isdigit()]
     if numbered:
         newest = max(numbered, key=lambda path: int(path.name.removesuffix(".json")))
-        newest.write_bytes(newest.read_bytes()[: chance.randrange(max(newest.stat().st_size, 1))])  # it may be cut already
+        newest.write_bytes(newest.read_bytes()[: chance.randrange(max(newest.stat().st_size, 1))])  # an earlier cut may have emptied it
 
 
 def _newest(folder: Path) -> int:

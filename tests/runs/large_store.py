@@ -16,7 +16,7 @@ from tests.runs.killed_streams import lake_versions
 
 MESSAGES, BODY, TOPICS, QUEUES = 1_000_000, 1024, 2, 8
 PULLS = 2_000_000
-# those of the runs themselves, with their times
+# tables with the times of runs, which differ
 _OF_RUNS = ("replay_run",)
 
 

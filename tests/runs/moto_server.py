@@ -1,7 +1,7 @@
 """Starts moto's S3 server (Apache License 2.0) on loopback, as a process of its own: in a second, with what `.[dev]` installs.
 
-Its PUT with `If-None-Match` or `If-Match` is refused with 412 where the condition does not hold, on which writers of a lake on S3 rest.
-It takes any credentials, and keeps its objects in memory: wrong credentials, and drivers at once, are tried with versitygw (s3_server.py).
+It refuses a PUT with 412 if its `If-None-Match` or `If-Match` does not hold; writers of a lake on S3 rely on this. It takes any
+credentials, and keeps its objects in memory. Wrong credentials, and several drivers at once, are tested with versitygw (s3_server.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _START_SECONDS = 60
 
 @contextmanager
 def moto_server(folder: Path) -> Iterator[S3Server]:
-    """A server with an empty bucket; its log is in the folder `folder`. It is ended at the end. Skips the calling test without moto."""
+    """A server with an empty bucket; its log is in the folder `folder`. It ends with the block. Skips the calling test without moto."""
     for package in ("moto", "flask_cors"):
         pytest.importorskip(package, reason="moto's S3 server is not installed: pip install '.[dev]'")
     folder.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ COMMANDS = {
     "followed": ("sql", "--lake", "{at}/followed", "SELECT topic, count(*) FROM consume_queue GROUP BY ALL ORDER BY ALL"),
 }
 ANSWERED_WITHOUT_SPARK = {"lag", "sql", "report"}
-# the store, which the broker's cleaning left, has findings
+# verify finds something, because the broker's cleaning deleted files of the store
 CODES = {"verify": 1}
 # name -> exit code, stdout, stderr
 Done = Mapping[str, tuple[int, str, str]]
@@ -58,9 +58,9 @@ def all_files(tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Pa
 
 
 def on_both(local: Path, remote: str, environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Done]:
-    """What the commands printed in the folder `local`, and in its copy at the URI `remote`; what they export is the same.
+    """What the commands printed in the folder `local`, and in its copy at the URI `remote`, after a check that both export the same.
 
-    At the URI, Spark does what the driver alone could do, too; tests/house/test_on_s3.py has the driver.
+    At the URI, Spark also does the work that the driver could do alone; tests/house/test_on_s3.py tests the driver.
     """
     outs = [tmp_path_factory.mktemp(f"out{number}", numbered=False) for number in range(2)]
     places = zip((str(local), remote), outs, ((), ("--master", "local[2]")), strict=True)
@@ -78,7 +78,7 @@ def on_both(local: Path, remote: str, environment: Mapping[str, str], tmp_path_f
     assert "found a URI" in told[-1][2]
     copies = [{path.relative_to(out): path.read_bytes() for path in out.rglob("*") if path.is_file()} for out in outs]
     assert copies[0] == copies[1]
-    # the broker's own files, to the byte
+    # byte for byte the files of the broker
     assert {path for path in copies[1] if "commitlog" in path.parts}
     for path, content in copies[1].items():
         assert (local / "store" / path.relative_to("exported")).read_bytes() == content
@@ -86,14 +86,14 @@ def on_both(local: Path, remote: str, environment: Mapping[str, str], tmp_path_f
 
 
 def at_once(commands: Sequence[Sequence[Sequence[str]]], environment: Mapping[str, str]) -> list[list[tuple[int, str, str]]]:
-    """Exit code, stdout and stderr of the commands of several drivers, which are processes that run at once."""
+    """Run the commands of several drivers, which are processes that run at once; returns exit code, stdout and stderr of each command."""
     calls = [[sys.executable, "-m", "tests.runs.commands_in_turn", json.dumps(one)] for one in commands]
     drivers = [subprocess.Popen(call, cwd=PROJECT, env=dict(environment), stdout=subprocess.PIPE, text=True) for call in calls]
     return [[(code, out, err) for code, out, err in json.loads(driver.communicate(timeout=1800)[0])] for driver in drivers]
 
 
 def check_whole_or_refused(brokers: Sequence[Sequence[str]], told: Sequence[Sequence[tuple[int, str, str]]], words: str) -> list[str]:
-    """The sorted brokers that drivers say they imported, at least one; the others were refused with the words."""
+    """Check that at least one import succeeded and the others were refused with `words`; returns the imported brokers, sorted."""
     results = [
         (broker, code, err)
         for one, of_driver in zip(told, brokers, strict=True)

@@ -138,14 +138,14 @@ def all_lines(path: Path) -> list[Line]:
 
 
 def with_raw_messages(response: Any) -> Any:
-    """A recorded answer, its messages reduced to what can be said without decoding them."""
+    """A recorded answer whose messages have only the fields that need no decoding."""
     if not isinstance(response, dict) or "messages" not in response:
         return as_compared(response)
     return response | {"messages": [{name: message[name] for name in MESSAGE_FIELDS} for message in response["messages"]]}
 
 
 def as_compared(response: Any) -> Any:
-    """An answer in the form that is compared: of an exception only the class."""
+    """An answer in the form that is compared: an exception is only its class."""
     return {"exception": response["exception"]} if isinstance(response, dict) and "exception" in response else response
 
 

@@ -1,8 +1,8 @@
 """Starts a real S3 server on loopback, as a process of its own with random credentials.
 
-The server is versitygw 1.8.0 (Apache License 2.0): it checks signatures, and its PUT with `If-None-Match` is atomic, on which commits of
-Delta rest. moto's server checks no signatures. MinIO is under the AGPL. Without --keep-alive, which answers some of pyarrow's uploads
-with 400. Go's tool builds it once, in minutes, into a folder of the user's cache.
+The server is versitygw 1.8.0 (Apache License 2.0). It checks signatures. Its PUT with `If-None-Match` is atomic; commits of Delta rely on
+this. moto's server checks no signatures. MinIO is under the AGPL. The server runs without --keep-alive, with which it answers some of
+pyarrow's uploads with 400. Go's tool builds it once, in minutes, into a folder of the user's cache.
 
     python -m tests.runs.s3_server COMMAND...
 
@@ -67,7 +67,7 @@ class S3Server:
 
 
 def server_binary(*, build: bool) -> Path:
-    """The path of the server; where it is missing, `build` builds it. Skips the calling test where there is none."""
+    """The path of the server's program. If it is missing, `build` builds it. Without a program the calling test is skipped."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pullsim-s3-server"
     binary = cache / "versitygw"
     if not binary.exists() and not build:
@@ -85,7 +85,7 @@ def server_binary(*, build: bool) -> Path:
 
 @contextmanager
 def s3_server(folder: Path, *, build: bool = True) -> Iterator[S3Server]:
-    """A server that keeps its objects in a new folder `folder`; it is ended at the end."""
+    """A server that keeps its objects in a new folder `folder`; it ends with the block."""
     binary = server_binary(build=build)
     objects = folder / "objects"
     objects.mkdir(parents=True)
@@ -106,7 +106,7 @@ def s3_server(folder: Path, *, build: bool = True) -> Iterator[S3Server]:
 
 
 def await_server(process: subprocess.Popen[bytes], ask: Callable[[], object], seconds: float) -> None:
-    """Ask a server again and again for some seconds, until that is no OSError."""
+    """Call `ask` again and again, for some seconds at most, until it raises no OSError."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -120,7 +120,7 @@ def await_server(process: subprocess.Popen[bytes], ask: Callable[[], object], se
 
 
 def main() -> int:
-    """Run the command of the command line beside a server; gives its exit code."""
+    """Run the command of the command line beside a server; returns its exit code."""
     with tempfile.TemporaryDirectory(prefix="pullsim-s3-") as folder, s3_server(Path(folder)) as server:
         return subprocess.run(sys.argv[1:], env=server.environment(), check=False).returncode
 

@@ -13,7 +13,7 @@ from store_format.broker_version import BrokerVersion
 from udfs.broker.memory_store import LogExtent
 
 Case = dict[str, Any]
-# texts for people: the broker's hold ports, and class names of its Java
+# texts for people: the broker's contain ports, and class names of Java
 INFORMATIVE = {"remark"}
 
 

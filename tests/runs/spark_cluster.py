@@ -25,7 +25,7 @@ from pipeline.lake.session import INTERPRETED_PLANS, SHORT_JOBS
 from tests.runs.packaged import build_wheel, dependencies
 from tests.truth.places import PROJECT
 
-# the packages of docs/cluster.md; delta-spark alone would bring pyspark, which executors have from Spark
+# the packages of docs/cluster.md; delta-spark is installed alone: it would bring pyspark, which executors have from Spark
 ON_EXECUTORS = ("numpy", "numba", "pyarrow", "pandas", "lark", "cachetools", "deltalake", "dpkt", "pydantic")
 WITHOUT_THEIRS = ("delta-spark",)
 _START_SECONDS, _SUBMIT_SECONDS = 300, 1800
@@ -142,7 +142,7 @@ class SparkCluster:
         """
         empty = self.folder / "driver"
         empty.mkdir(exist_ok=True)
-        if not self.executors():  # an application leaves the unpacked environment
+        if not self.executors():  # an application that ended leaves its unpacked environment
             for left in self.folder.glob("worker*/app-*"):
                 shutil.rmtree(left)
         environment = (
@@ -160,7 +160,7 @@ class SparkCluster:
         )
 
     def run(self, *arguments: str, conf: Sequence[str] = ()) -> str:
-        """What pullsim printed on this cluster, with the archive; it must succeed."""
+        """Run pullsim on this cluster, with the archive, and return what it printed. It must succeed."""
         return finished(self.start(*arguments, conf=conf, archive=True))
 
     def add_worker(self) -> None:
@@ -191,7 +191,7 @@ class SparkCluster:
 
 
 def ended(submitted: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Wait for the end of a started pullsim; gives its exit code, stdout and stderr."""
+    """Wait for the end of a started pullsim; returns its exit code, stdout and stderr."""
     try:
         out, err = submitted.communicate(timeout=_SUBMIT_SECONDS)
     finally:
@@ -201,7 +201,7 @@ def ended(submitted: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def finished(submitted: subprocess.Popen[str]) -> str:
-    """Wait for the end of a started pullsim, and give what it printed; it must succeed."""
+    """Wait for the end of a started pullsim; returns what it printed. It must succeed."""
     code, out, err = ended(submitted)
     assert code == 0, out[-4000:] + err[-4000:]
     return out
@@ -226,7 +226,7 @@ def _spark_process(folder: Path, name: str, kind: str, *arguments: str, disk: Pa
 
 @contextmanager
 def spark_cluster(folder: Path, environments: Environments, workers: int = 2) -> Iterator[SparkCluster]:
-    """A master and workers, which are ended at the end."""
+    """A master and workers, which end with the block."""
     folder.mkdir()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -19,7 +19,7 @@ from tests.truth.places import PROJECT
 MESSAGES, LINES = 40_000, 6_000
 SIZES = ("mappedFileSizeCommitLog=4194304", "mappedFileSizeConsumeQueue=60000", "maxHashSlotNum=5000", "maxIndexNum=20000")
 NAMES = ("import", "replay", "replay to a file", "export", "stream", "follow")
-# those that fill a lake of their own; the others need one that has been imported
+# the commands that fill a lake of their own; the others need an imported lake
 FILLING = ("import", "follow")
 
 
@@ -113,7 +113,7 @@ def stand_in(undisturbed: Undisturbed, name: str, folder: Path) -> Commands:
 
 
 def check_left(name: str, commands: Commands, undisturbed: Undisturbed, *, without: Collection[str] = ()) -> None:
-    """Check that a command left what it left without a disturbance; `without` names columns to leave out, as `table.column`."""
+    """Check that a command left the same as its undisturbed run; `without` names columns to leave out, as `table.column`."""
     before = undisturbed[name]
     if name == "export":
         assert files_of(commands.folder / "exported") == files_of(before.folder / "exported")

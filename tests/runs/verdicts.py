@@ -1,4 +1,4 @@
-"""What stands below a table of a list, whether it fits one line or not."""
+"""Joins the lines of the verdict that a command prints below a table."""
 
 from __future__ import annotations
 

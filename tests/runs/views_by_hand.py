@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINES = ["duckdb", pytest.param("spark", marks=slow_proof)]
-# rows by table, as values in the order of its columns; the views that are needed, the one to show last -> its rows
+# (rows by table, each the values of the table's columns in order; the views that are needed, the one to show last) -> its rows
 Show = Callable[..., list[dict[str, Any]]]
 Tables = Mapping[Table, Sequence[tuple[Any, ...]]]
 

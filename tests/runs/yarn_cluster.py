@@ -1,7 +1,7 @@
 """Runs YARN on this machine: a resource manager and a node manager, each a process of its own, from Hadoop's jars.
 
-`hadoop-client-minicluster` of Maven Central has the classes of both, Bouncy Castle what the first of them needs, and pyspark the rest.
-Files that the node manager fetches lie on the local disk.
+`hadoop-client-minicluster` of Maven Central has the classes of both. The resource manager also needs Bouncy Castle. pyspark has the rest.
+Files that the node manager fetches are on the local disk.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _settings(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def yarn_cluster(folder: Path, environments: Environments) -> Iterator[YarnCluster]:
-    """A YARN whose processes are ended at the end."""
+    """A YARN whose processes end with the block."""
     conf = folder / "conf"
     conf.mkdir(parents=True)
     write_conf(conf / "core-site.xml", {"fs.defaultFS": "file:///", "hadoop.tmp.dir": f"{folder}/hadoop"})
@@ -122,7 +122,7 @@ def yarn_cluster(folder: Path, environments: Environments) -> Iterator[YarnClust
 
 
 def _await_tracker(conf: Path, processes: list[subprocess.Popen[bytes]], logs: list[Path]) -> None:
-    """Wait until the resource manager takes applications; a node that comes later is waited for by YARN."""
+    """Wait until the resource manager takes applications; YARN itself waits for a node that comes later."""
     text = (conf / "yarn-site.xml").read_text("utf-8")
     port = int(text.partition("<name>yarn.resourcemanager.address</name><value>127.0.0.1:")[2].partition("<")[0])
     until = time.monotonic() + _START_SECONDS
