@@ -16,7 +16,7 @@ from tests.truth.places import PROJECT, tracked
 
 PACKAGES = ("store_format", "udfs", "pipeline", "pullsim")
 INWARD = {package: set(PACKAGES[: place + 1]) for place, package in enumerate(PACKAGES)}
-# the rooms of each package, the lowest floor first: a room imports only rooms that stand before it; a module beside the rooms is one itself
+# the rooms of each package, the lowest first: a room imports only rooms that stand before it; a module beside the rooms counts as a room
 FLOORS = {
     "store_format": (
         "errors broker_version layout compiled store_paths big_endian files timer record java config log queue index remoting made store"
@@ -71,7 +71,7 @@ ALL_PYTHON = [path for path in tracked() if path.suffix == ".py"]
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
-    """Top names of what a module imports, anywhere in it."""
+    """The top-level packages that a module imports, anywhere in it."""
     for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
@@ -94,7 +94,7 @@ def room(name: str) -> tuple[str, str] | None:
 
 
 def imported_modules(tree: ast.Module) -> Iterator[str]:
-    """Dotted names of what a module imports, anywhere in it; of `from a import b` both a and a.b."""
+    """The dotted names that a module imports, anywhere in it; both a and a.b for `from a import b`."""
     for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -234,7 +234,7 @@ FUNCTIONS_MODULE = {"F", "functions", "sf"}  # F.broadcast is the join hint
 
 
 def below_dataframes(tree: ast.Module) -> set[str]:
-    """The names that a module uses and Spark Connect does not have."""
+    """The names that a module uses and that Spark Connect lacks."""
     found = set(names_used(tree)) & BEHIND_SPARK_CONNECT
     for node in nodes_of(tree):
         if isinstance(node, ast.Attribute) and node.attr == "broadcast" and ast.unparse(node.value) not in FUNCTIONS_MODULE:
@@ -242,7 +242,7 @@ def below_dataframes(tree: ast.Module) -> set[str]:
     return found
 
 
-# who reads and writes bytes by place above store_format, and of which format that is no broker's
+# the modules above store_format that read or write bytes by position -> the format, which is none of the broker's
 READ_BYTES = {
     "pipeline/capture/packets.py": "the headers of a pcap file, in either order of bytes",
     "pipeline/capture/pcapng.py": "the blocks of a pcapng file, in the order of bytes of their section",
@@ -253,7 +253,7 @@ NUMBERS_OF_BYTES = {"from_bytes", "to_bytes"}
 
 
 def reads_bytes(tree: ast.Module) -> set[str]:
-    """What a module uses that turns bytes into numbers or numbers into bytes."""
+    """The names that a module uses to turn bytes into numbers or numbers into bytes."""
     return {name for name in imported(tree) if name == "struct"} | (set(names_used(tree)) & NUMBERS_OF_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""The broker's rules stand in udfs: what of them can be told by a text is looked for in pipeline."""
+"""The broker's rules stand in udfs, none in pipeline. The tests find those rules that a module's text shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPILERS = {"compiled", "bare", "njit", "jit"}
 
 
 def rules_in(source: str) -> Iterator[str]:
-    """What of a module's text is a rule of the broker: statuses and codes judged by their text, the scan's window, compiled functions."""
+    """The rules of the broker in a module's text: comparisons with names of statuses and codes, the scan's window, compiled functions."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare):
             for part in (node.left, *node.comparators):

@@ -1,4 +1,4 @@
-"""What an operator reads of a captured broker alarms only where something is wrong, and says all is well only where that is known.
+"""What an operator reads of a captured broker alarms only if something is wrong, and says that all is well only if that is known.
 
 The expected values are computed from the capture's files and the broker's own log (exchange.jsonl).
 """
@@ -64,7 +64,7 @@ def test_view_and_command_foresee_the_same_deletions_from_the_times_of_the_files
     store = StoreLag(captured / "store")
     files = sorted((captured / "store" / "commitlog").iterdir())
     assert int(files[0].name) > 0  # a log that begins above 0
-    # 72 hours after its last write, in the next hour from 04:00 on; the log grows, but the last file is not looked at here
+    # a file is deleted 72 hours after its last write, or in the next hour 04 after that; the last file, which still grows, is left out
     expires = {int(file.name): int(file.stat().st_mtime * 1000) + 72 * HOUR for file in files[:-1]}
     deleted = {
         first: at if at // HOUR % 24 == 4 else at // HOUR * HOUR + (4 - at // HOUR % 24) % 24 * HOUR for first, at in expires.items()
@@ -90,7 +90,7 @@ def test_view_and_command_foresee_the_same_deletions_from_the_times_of_the_files
 def skipped_offsets(folder: Path) -> dict[str, set[tuple[str, int, int]]]:
     """Group -> (topic, queueId, offset) that a pull skipped.
 
-    Without what was gone when the group started without an offset, and without what lies below an offset that the group had before.
+    Left out are offsets that were deleted when the group started without an offset, and those below an offset that it had passed.
     """
     stated: set[tuple[str, str, int]] = set()
     found: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
@@ -121,7 +121,7 @@ def skipped_offsets(folder: Path) -> dict[str, set[tuple[str, int, int]]]:
                 found[asked["consumerGroup"]] |= {one for one in skipped - gone[key] if one[-1] >= passed.get(key, 0)}
             else:
                 gone[key] |= skipped
-            if asked_for <= int(answer["ext"]["maxOffset"]):  # it has passed what lies below
+            if asked_for <= int(answer["ext"]["maxOffset"]):  # the group has passed all offsets below
                 passed[key] = max(passed.get(key, 0), asked_for)
     return found
 
@@ -136,7 +136,7 @@ def test_an_offset_that_two_pulls_skip_counts_once_and_a_first_start_is_no_loss(
     ends = {name: queue.maximum for name, queue in StoreLag(captured / "store").queues.items()}
     per_queue = "SELECT topic, queueId, sum(lostOffsets) AS lost FROM offset_correction GROUP BY topic, queueId, consumerGroup"
     assert all(row["lost"] <= ends[row["topic"], row["queueId"]] for row in rows(pullsim, captured, "sql", per_queue) if row["lost"])
-    # what was lost lies behind the groups, so their lag does not show it
+    # lost offsets are below the groups' offsets, so the lag does not show them
     lost = len(wanted["g-probe"])
     _, out, _ = pullsim("groups", "--lake", captured / "lake", "--group", "g-probe")
     assert f"it was sent past {lost:,} deleted messages" in " ".join(out.split())
@@ -179,7 +179,7 @@ def test_pulls_of_files_that_are_deleted_now_are_told(pullsim: Pullsim, tmp_path
 
 
 def at_looks(captured: Path, looks: list[int], shift: int) -> dict[tuple[str, str, int], str]:
-    """The statuses by the model of Burrow: the offsets on the wire and the ends of queues, as of each look (ms) and `shift` ms later."""
+    """The statuses by the model of Burrow, from offsets on the wire and ends of queues as of each look (ms) and `shift` ms later."""
     store = StoreLag(captured / "store")
     told: dict[tuple[str, str, int], list[tuple[float, int]]] = defaultdict(list)
     ends: dict[tuple[str, int], list[tuple[float, int]]] = defaultdict(list)
@@ -254,7 +254,7 @@ def test_a_captured_pull_is_explained_to_the_code_and_offset_that_the_broker_ans
 
 @slow_proof
 def test_captured_pulls_see_no_message_that_came_later(pullsim: Pullsim, captured: Path) -> None:
-    """As many find messages as in the broker's log, but for a few at whose moment a message came, or whose answer was not captured."""
+    """As many pulls find messages as in the broker's log, up to 1 %: messages that came at a pull's moment, and answers not captured."""
     recorded = sum(
         1 for one in exchanges(captured) if one["request"]["code"] == PULL_MESSAGE and (one.get("response") or {}).get("code") == 0
     )

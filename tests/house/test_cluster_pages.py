@@ -25,7 +25,7 @@ _SETTING = re.compile(r"spark\.[a-z][\w-]*(?:\.[\w-]+)+")
 # settings that end in a name of the user's choice
 _VOLUMES = tuple(f"spark.kubernetes.{role}.volumes." for role in ("driver", "executor"))
 _OPEN = ("spark.hadoop.", "spark.yarn.appMasterEnv.", "spark.executorEnv.", *_VOLUMES)
-# Spark makes it of two texts
+# Spark's classes have no text with the whole name: Spark joins it from two texts
 _OTHERS = {"spark.kubernetes.authenticate.driver.serviceAccountName"}
 
 
@@ -56,7 +56,7 @@ def manifests() -> Iterator[tuple[str, Any]]:
 
 
 def faults(value: Any, schema: dict[str, Any], definitions: dict[str, Any], at: str) -> Iterator[str]:
-    """What of a value is not as a JSON schema of Kubernetes says; the schemas use no other words than these."""
+    """The places at which a value breaks a JSON schema of Kubernetes. The schemas use only the keywords that are checked here."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"]]
     assert schema.keys() <= {"type", "format", "enum", "required", "properties", "additionalProperties", "items", "oneOf", "$ref"}

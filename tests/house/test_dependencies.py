@@ -10,15 +10,15 @@ from packaging.requirements import Requirement
 
 from tests.truth.places import PROJECT
 
-# of each of these families, in the words that packages use
+# the families of free licences, in the words that packages use
 FREE = re.compile(r"Apache|MIT|BSD|Python Software Foundation|PSF-2\.0|Zlib|ISC", re.IGNORECASE)
 COPYLEFT = re.compile(r"GPL|Affero|SSPL|Business Source|Commons Clause", re.IGNORECASE)
-# numba, which pins it, says how far it may go
+# its highest version is the one that numba pins
 LOWEST_ALONE = {"llvmlite"}
 
 
 def brought(package: str) -> set[str]:
-    """The distributions that a package needs, and those that they need."""
+    """The distributions that a package needs, directly or through others."""
     found: set[str] = set()
     waiting = [(package, frozenset[str]())]
     while waiting:

@@ -113,7 +113,7 @@ def test_every_command_that_is_shown_is_one(one: Shown, tmp_path: Path) -> None:
     if one.words[-1:] == ("--help",):
         assert one.words[0] in cli.commands
         return
-    with suppress(click.exceptions.Exit):  # it has told what was asked for
+    with suppress(click.exceptions.Exit):  # an option like --help prints its text and exits
         parsed(one.words, tmp_path)
 
 

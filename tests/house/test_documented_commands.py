@@ -124,7 +124,7 @@ def write_inputs(folder: Path) -> None:
     pulls = answered_pulls(store)
     (folder / "traffic.pcap").write_bytes(capture_of(conversation(pulls, store, SerializeType.JSON)))
     shutil.copy(folder / "traffic.pcap", folder / "traffic-0800.pcap")
-    # what a recorded answer says of its messages is more than the plain broker does
+    # recorded answers have more fields of each message than the slow broker gives, so answers with messages are left out
     recorded = [line if not line["response"]["messages"] else {"request": line["request"]} for line in pulls]
     (folder / "trace.jsonl").write_text("".join(json.dumps(line) + "\n" for line in recorded), "utf-8")
     asked = "".join(json.dumps({"request": line["request"]}) + "\n" for line in pulls)
@@ -145,7 +145,7 @@ def write_inputs(folder: Path) -> None:
 
 
 class Place:
-    """The folder with what the commands need; a lake is made when it is first asked for."""
+    """The folder with what the commands need; a lake is made when a command first needs it."""
 
     def __init__(self, folder: Path, pullsim: Pullsim) -> None:
         self.folder, self.pullsim = folder, pullsim
@@ -169,7 +169,7 @@ def compares_versions(words: tuple[str, ...]) -> bool:
 
 @contextmanager
 def told_already() -> Iterator[threading.Event]:
-    """Takes the place of told_to_stop: a stop that was asked for."""
+    """Takes the place of told_to_stop: the stop has already been requested."""
     stop = threading.Event()
     stop.set()
     yield stop
@@ -190,7 +190,7 @@ def test_a_command_that_is_shown_ends_with_0(
     name = one.words[one.words.index("--lake") + 1] if "--lake" in one.words else None
     made = place.lake(name) if name else None
     if name and one.words in MADE_BY[name]:
-        return  # it has made the lake
+        return  # it ran when the lake was made
     (tmp_path / "data").mkdir()
     if name and made and writes_to_the_lake(one.words):
         shutil.copytree(made, tmp_path / name)

@@ -75,7 +75,7 @@ def test_examples_without_spark_are_answered(store: Path, tmp_path: Path, capsys
     lookups = [str(store), "--requests", str(EXAMPLES / "lookups.jsonl"), "--out", str(tmp_path / "found.jsonl")]
     assert run(["lookup", *lookups, "--properties", str(DEMO / "broker-a.conf")]) == 0
     found = [json.loads(line) for line in (tmp_path / "found.jsonl").read_text("utf-8").splitlines()]
-    # as the real broker answers them; the index of this store is not there
+    # the real broker's answers; this store has no index
     assert (found[0]["result"], found[1]["phyOffsets"]) == (247, [])
     assert [found[2]["result"][name] for name in ("topic", "queueId", "queueOffset", "storeSize")] == ["metrics", 2, 95, 255]
     assert run(["generate", str(tmp_path / "made"), "--workload", str(EXAMPLES / "workload.toml"), "--messages", "500"]) == 0

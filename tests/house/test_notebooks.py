@@ -78,7 +78,7 @@ def answers_what_happens_next(names: Names) -> None:
     alone = names["found"]["80 ms, one in a hundred fails"][0]
     assert slow[0] > alone["succeeded"] / 25 - 10, "two threads of 80 ms are 25 messages a second, and nobody minds the last ten"
     assert alone["sentBack"] > 0
-    # the log's files were written to until 2026-11-21 10:36; 72 hours later the next hour of deleteWhen is 04:00
+    # the log's files were last written at 2026-11-21 10:36; the first hour of deleteWhen, 04:00, more than 72 hours later is on the 25th
     probe = names["lost"]["g-probe", "orders"]
     assert probe["next"] > 0
     assert min(probe["at"]) == 1_000 * int(dt.datetime(2026, 11, 25, 4, tzinfo=dt.UTC).timestamp())

@@ -1,7 +1,7 @@
 """An import, replays, questions and an export on S3 without Spark, compared with local files: a sample of tests/long/test_s3.py.
 
-The server is moto's, as `pip install '.[dev]'` brings it and it starts in a second. Its 14 packages take 11 s of the installation. The
-long tests use versitygw, which checks signatures too, but is built with Go in five minutes.
+The server is moto's: `pip install '.[dev]'` installs it, and it starts in a second. Its 14 packages take 11 s of the installation. The
+long tests use versitygw, which also checks signatures, but takes five minutes to build with Go.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from tests.runs.s3_server import BUCKET, S3Server
 ON_S3 = f"s3://{BUCKET}"
 LAKE = ("--lake", "{at}/lake")
 REQUESTS = ("--requests", "{at}/pulls.jsonl")
-# of the names of topics, some are spelled otherwise in the names of objects
+# some of these topics have characters that are escaped in the names of objects
 QUEUES = [("T", 0), ("T", 1), ("%RETRY%g", 0), ("a_b-%|c", 2)]
 RECORDS = [Record(topic=topic, queue_id=queue, tag="ab"[i % 2], stamp=1_700_000_000_000 + i) for i in range(60) for topic, queue in QUEUES]
-# name -> arguments, and what stderr says of who does the work
+# name -> arguments, and the words of stderr that say who does the work
 COMMANDS = {
     "import": (("import", "{at}/store", *LAKE, "--broker-name", "b"), "the driver imports, without Java"),
     "answer": (("replay", *LAKE, *REQUESTS, "--out", "{at}/answers.jsonl"), "the driver answers, without Java"),
@@ -56,7 +56,7 @@ Done = dict[str, tuple[int, str, str]]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """A server to which the variables of this process lead."""
+    """A server that this process's environment variables name."""
     with moto_server(tmp_path_factory.mktemp("moto")) as running, pytest.MonkeyPatch.context() as patch:
         for name, value in running.environment().items():
             patch.setenv(name, value)
@@ -124,7 +124,7 @@ def test_an_import_and_replays_leave_on_s3_what_they_leave_on_local_files(
 
 
 def test_the_server_refuses_a_put_whose_condition_does_not_hold(server: S3Server) -> None:
-    """Else nothing that is written to a lake here would show how it is written on S3."""
+    """Writers of a lake rely on this: without it, the writes of these tests would prove nothing about S3."""
     bucket = _bucket(BUCKET)
     tag = obstore.put(bucket, "condition", b"1", mode="create")["e_tag"]
     with pytest.raises(AlreadyExistsError):
@@ -146,7 +146,7 @@ def counted(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Count
 def test_a_log_file_on_s3_is_fetched_once_where_there_is_room(
     room: int, free_part: int, times: int, local: Path, counted: CountingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without room for copies, or for more than one of them, a file is fetched again after another one, but not twice in a row."""
+    """Without room for copies, or with room for one, a file is fetched again after another file, but not twice in a row."""
     monkeypatch.setattr(open_log, "COPIED_BYTES", room)
     monkeypatch.setattr(open_log, "FREE_PART", free_part)
     store = StoreFiles(f"{ON_S3}/store")

@@ -159,7 +159,7 @@ def driver_of(submitted: subprocess.Popen[str]) -> int:
 
 
 def wait_until_answered(requests: int, stream: subprocess.Popen[str], metrics: Path) -> None:
-    """Wait until the metrics of a stream count so many answers, or the stream ends."""
+    """Wait until the metrics of a stream count `requests` answers, or the stream ends."""
     answered = 0.0
     while answered < requests and stream.poll() is None:
         time.sleep(0.2)

@@ -76,7 +76,7 @@ def test_each_link_leads_to_a_place_when_the_pages_are_opened_as_files(pages: di
     followed = 0
     for file, page in pages.items():
         if file.name == "404.html":
-            continue  # servers show it for any address: its links begin at the root
+            continue  # a server shows it for any address, so its links begin at the site's root
         for link in {*page.links, *page.loads}:
             address = urljoin(file.as_uri(), link)
             if address.startswith("file:"):

@@ -45,7 +45,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> CapturedAnswers:
 
 @pytest.fixture(scope="module")
 def taken(spark: SparkSession, answers: CapturedAnswers) -> CapturedAnswers:
-    """The capture, taken into a lake by the commands at the head of the page."""
+    """The capture, whose lake was made by the commands at the head of the page."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(answers.folder)
         pullsim = pullsim_in(spark, patch, NotHeard())
@@ -122,7 +122,7 @@ def what_the_group_wants(asked: Pullsim, answers: CapturedAnswers, heading: str)
     for row in found:
         offset = answers.lag.offsets["g-tag", row["topic"]].get(row["queueId"])
         if row["topic"].startswith("%RETRY%"):
-            continue  # nobody tells of it: clients take all of it
+            continue  # no heartbeat or pull has a filter for it: clients take all messages
         kind, expression = filters["g-tag", row["topic"]]
         assert row["expression"] == expression
         if offset is not None:
@@ -237,7 +237,7 @@ def as_the_broker_did(asked: Pullsim, answers: CapturedAnswers, heading: str) ->
     _, out, _ = asked(*words)
     compared, _, differ, _ = out.splitlines()[-1].split()
     answered = sum(one["response"] is not None for one in answers.pulls)
-    # an answer with a message that came between two looks of the broker, as each capture has one
+    # a message may arrive while the broker answers a pull, so that the answer differs; each capture has such an answer
     assert int(differ) <= 2
     assert answered * 0.95 < int(compared.replace(",", "")) <= answered
 
