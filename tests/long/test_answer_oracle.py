@@ -1,6 +1,6 @@
-"""The real broker is asked anew: scenarios thought up, run on it and on ours, results compared with each other.
+"""Runs new, made-up scenarios on the real broker and on ours, and compares the results.
 
-PULLSIM_ORACLE_ROUNDS says how many times as many scenarios there are (1 without it), PULLSIM_ORACLE_SEED which ones come first (0).
+PULLSIM_ORACLE_ROUNDS multiplies the number of scenarios (default 1), PULLSIM_ORACLE_SEED is the seed of the first ones (default 0).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.truth.oracle import harness, needs_oracle
 pytestmark = needs_oracle()
 ROUNDS = int(os.environ.get("PULLSIM_ORACLE_ROUNDS", "1"))
 FIRST_SEED = int(os.environ.get("PULLSIM_ORACLE_SEED", "0"))
-# the real broker's clock runs, ours stands still: what is said of time is looked at in the recorded scenarios
+# the real broker's clock runs, ours stands still: times are compared in the recorded scenarios instead
 TIMES = ("timing", "heldSeconds")
 
 

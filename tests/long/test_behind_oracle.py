@@ -1,4 +1,4 @@
-"""A slave that is behind, as the real broker loads what such a slave has: the log up to a message, and queues that it dispatched itself."""
+"""A slave that lags: the real broker loads a log that ends at an earlier message, with the queues that it dispatches from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = needs_oracle()
 
 
 def slave_of(store: Path, slave: Path, end: int) -> None:
-    """What a slave has that got its master's log up to a message's end; without queues it dispatches them when it starts."""
+    """Write the store of a slave that has its master's log up to `end`, without queues: the broker dispatches them when it starts."""
     shutil.copytree(store, slave, ignore=shutil.ignore_patterns("consumequeue", "consumequeue_ext", "index", "checkpoint"))
     shutil.copy(store.with_name(f"{store.name}.meta.json"), slave.with_name(f"{slave.name}.meta.json"))
     for file in (slave / "commitlog").iterdir():

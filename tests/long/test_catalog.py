@@ -65,6 +65,6 @@ def test_other_sessions_see_the_tables_by_name(spark: SparkSession, tmp_path: Pa
         "SELECT topic, count(*) FROM rocketmq.commit_log GROUP BY topic ORDER BY topic",
     ]
     of_store = [["TopicA", MESSAGES], ["TopicB", MESSAGES]]
-    # a write that no version of the lake has: the table shows it, the view does not
+    # rows that are in no version of the lake: the table shows them, the view does not
     begun = "INSERT INTO rocketmq.commit_log_newest SELECT * FROM rocketmq.commit_log WHERE topic = 'TopicB'"
     assert in_a_session(tmp_path, *counted, begun, *counted) == [of_store] * 2 + [[]] + [[of_store[0], ["TopicB", 2 * MESSAGES]], of_store]

@@ -19,7 +19,7 @@ from tests.runs.sampling import sampled
 from tests.runs.small_disk import disk_of, filled, room
 
 SIGNALS = 24
-# how much of what a command needs a disk has room for, in parts of STEPS
+# the disk has room for 0, 1, ... of STEPS parts of what a command needs
 STEPS = 8
 
 
@@ -35,7 +35,7 @@ def imported(empty: Place, tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 @pytest.fixture(scope="module", params=[name for name, _ in sampled(CALLS.items(), 3)])
 def whole(request: pytest.FixtureRequest, empty: Place, imported: Place, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """A command, which ran to its end."""
+    """A command that ran to its end."""
     base = empty if request.param == "first import" else imported
     return Whole.of(CALLS[request.param], base, tmp_path_factory.mktemp("whole") / "place")
 

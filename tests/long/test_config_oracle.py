@@ -25,12 +25,12 @@ SEED = int(os.environ.get("PULLSIM_SEED", "0")) or random.SystemRandom().randran
 # objects whose members are rows: the same ones on both sides. The broker adds the groups that it makes itself
 ROWS = {"offsetTable", "topicConfigTable", "filterDataByTopic", "groupFilterData"}
 OWN_GROUPS = "subscriptionGroupTable"
-# computed from other fields, and the time of the reading where a file has no version
+# a field that is computed from others, and one that is the time of the reading if the file has no version
 COMPUTED = {"dead", "dataVersion"}
 
 
 def difference(ours: Any, theirs: Any, path: tuple[str, ...] = ()) -> str | None:
-    """The first place where what the broker read is not what was read here; members that no class of the broker knows do not count."""
+    """The first place at which the broker read something else than we did; members that no class of the broker knows do not count."""
     if not isinstance(ours, dict) or not isinstance(theirs, dict):
         return None if ours == theirs else f"{path}: {ours!r} here, {theirs!r} in the broker"
     here, there = ({str(name): value for name, value in one.items()} for one in (ours, theirs))

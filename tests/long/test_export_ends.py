@@ -68,7 +68,7 @@ def test_a_killed_export_leaves_nothing_under_the_name_of_the_store(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of less than the store takes."""
+    """A file system with less room than the store of `lake` takes."""
     with disk_of(tmp_path / "disk", mebibytes=6) as place:
         yield place
 

@@ -1,4 +1,4 @@
-"""The real broker 5.5.0 loads what is exported of its stores: whole ones as it loads the original, parts without a change."""
+"""The real broker 5.5.0 loads exports of its stores: whole stores as it loads the originals, parts without changing them."""
 
 from __future__ import annotations
 

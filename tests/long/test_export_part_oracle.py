@@ -46,7 +46,7 @@ def messages_of(store: Path) -> dict[Queue, dict[int, Message]]:
 
 
 def sum_of(found: dict[Queue, dict[int, Message]]) -> str:
-    """As the harness does it: topics in Java's order."""
+    """The checksum of messages as the harness computes it: topics are in Java's order."""
     total = hashlib.sha256()
     for topic, queue_id in sorted(found, key=lambda queue: (queue[0].encode("utf-16-be"), queue[1])):
         for _, one in sorted(found[topic, queue_id].items()):
@@ -78,7 +78,7 @@ def test_the_broker_takes_a_part_and_serves_every_message(
 
 
 def assert_served(store: Path, config: dict[str, Any], found: dict[Queue, dict[int, Message]], tmp_path: Path) -> None:
-    """Each message, pulled alone from its offset."""
+    """Assert that the broker serves each message, pulled alone from its offset."""
     asked = [
         {"request": {"group": "g", "topic": topic, "queueId": queue_id, "offset": offset, "maxMsgNums": 1, "filter": None}}
         for (topic, queue_id), offsets in found.items()

@@ -1,6 +1,6 @@
-"""The real broker is asked anew for pulls with filters of every kind, on whole and on damaged stores; the answers are made without Spark.
+"""The real broker answers new pulls with filters of every kind, on whole and on damaged stores. Our answers are made without Spark.
 
-PULLSIM_ORACLE_ROUNDS says how many stores of each profile (1 without it), PULLSIM_ORACLE_SEED which ones come first (0).
+PULLSIM_ORACLE_ROUNDS is the number of stores of each profile (default 1), PULLSIM_ORACLE_SEED the seed of the first ones (default 0).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.truth.oracle import PROFILES, ask, generate, needs_oracle, oracle, th
 pytestmark = needs_oracle()
 ROUNDS = int(os.environ.get("PULLSIM_ORACLE_ROUNDS", "1"))
 FIRST_SEED = int(os.environ.get("PULLSIM_ORACLE_SEED", "0"))
-# what a start repairs, or has to live with
+# damages that a start repairs or leaves
 DAMAGES = (
     *("tail-garbage", "half-message", "half-message-clean", "zero-middle", "bad-magic", "bad-crc", "cq-ahead", "cq-behind"),
     *("cq-behind-one-abort", "cq-file-missing", "cq-last-file-missing", "cq-topic-missing", "cq-topic-missing-abort", "cq-all-missing"),
     *("checkpoint-missing", "checkpoint-old", "last-file-empty-abort", "last-file-zeroed", "cq-truncated-by-crash"),
 )
-# whether a pull of a light queue is answered depends on those before it, which is the job's business
+# whether a pull of a light message queue is answered depends on earlier pulls, which only a replay as a job knows
 OF_THE_JOB = ("enableLmq", "enableMultiDispatch", "maxLmqConsumeQueueNum", "readable")
 
 
@@ -36,7 +36,7 @@ def check(tables: Tables, trace: Path) -> None:
 
 
 def options_of(trace: Path) -> Sequence[str] | None:
-    """The settings of the broker that answered, None where it did not start."""
+    """The settings of the broker that answered; None if its load or its start failed."""
     header = all_lines(trace)[0]
     if not header["loaded"] or header["started"] != "ok":
         return None

@@ -27,7 +27,7 @@ SECONDS = int(os.environ.get("PULLSIM_FUZZ_SECONDS", "600"))
 INPUTS = int(os.environ.get("PULLSIM_FUZZ_INPUTS", "100000"))
 SEED = int(os.environ.get("PULLSIM_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
 FOLDER = Path(os.environ.get("PULLSIM_FUZZ_FOLDER", PROJECT / ".fuzz"))
-# compiling with checks, and an input that is slow
+# seconds for compiling with checks, and for one slow input
 MORE_SECONDS = 300
 # inputs of a process: atheris keeps about a KiB of each
 AT_ONCE = 1_000_000

@@ -53,7 +53,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("extension", MIXED, SMALL | {"enableConsumeQueueExt": True, "mappedFileSizeConsumeQueueExt": 1999}),
     ("other delay levels", MIXED, SMALL | {"messageDelayLevel": "2s 7m 1d", "mappedFileSizeConsumeQueue": 1000}),
     ("no index", MIXED, SMALL | {"messageIndexEnable": False, "mappedFileSizeCommitLog": 77_777}),
-    # one entry a file is more than the broker stands: its load of its own store does not end
+    # not one entry a file: the broker's load of such a store, which it wrote itself, does not end
     ("two entries a file", MIXED | {"messages": 300}, SMALL | {"mappedFileSizeConsumeQueue": 40, "maxIndexNum": 2, "maxHashSlotNum": 1}),
 ]
 
@@ -132,7 +132,7 @@ def test_the_broker_takes_the_store_of_a_simulated_run(tmp_path: Path, scenario:
 
 
 def assert_served(store: Path, config: dict[str, Any], log_end: int, tmp_path: Path) -> None:
-    """The broker loads the store without a change, and gives every message of every queue."""
+    """Assert that the broker loads the store without a change, and serves every message of every queue."""
     broker = BrokerSettings(config)
     entries = entries_of(store, len(parse_delay_level(broker.value("messageDelayLevel"))))
     told = load(store, {name: value for name, value in config.items() if name != "messageDelayLevel"}, tmp_path / "load.json")
@@ -149,7 +149,7 @@ def assert_served(store: Path, config: dict[str, Any], log_end: int, tmp_path: P
 
 
 def assert_drained(store: Path, config: Mapping[str, Any], entries: Entries, tmp_path: Path) -> None:
-    """Every queue, pulled from its begin to its end, a consume queue file at a time."""
+    """Pull every queue from its begin to its end, a consume queue file at a time, and compare the messages."""
     a_file = BrokerSettings(dict(config)).value("mappedFileSizeConsumeQueue") // 20
     a_pull = min(a_file, 500)
     asked = [
@@ -197,5 +197,5 @@ def test_what_the_broker_stores_now_is_stored_again_to_the_byte(tmp_path: Path, 
     )
     assert sorted(theirs) == sorted(ours)
     assert [name for name in theirs if theirs[name] != ours[name] and name != "checkpoint"] == []
-    # its second number may be an older message's: the flush thread writes back what it read before it flushed
+    # the second number may be that of an older message: the flush thread writes the value that it read before it flushed
     assert (theirs["checkpoint"][:8], theirs["checkpoint"][16:]) == (ours["checkpoint"][:8], ours["checkpoint"][16:])

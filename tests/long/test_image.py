@@ -63,7 +63,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     assert java is not None
     path = f"{root}/python/bin:{Path(java).parent}:{os.defpath}"
     variables = {"PATH": path, "HOME": f"{root}/home"}
-    # pip fetches half a gigabyte else
+    # without the cache pip fetches half a gigabyte
     fetched = {"PIP_CACHE_DIR": str(Path.home() / ".cache" / "pip")}
     entry_point: list[str] = []
     for name, value in instructions((KUBERNETES / "Dockerfile").read_text("utf-8")):

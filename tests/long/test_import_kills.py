@@ -17,7 +17,7 @@ from tests.runs.dying_runs import FORMER, check_dying_runs, kill_import
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# an import beside another broker makes ten, the last of them within milliseconds: tables without rows stay as they are
+# an import beside another broker makes ten commits, the last ones within milliseconds; tables without rows get none
 COMMITS_MAX = 6
 QUEUES = [("TopicA", 0), ("TopicB", 0), ("%RETRY%g", 3)]
 
@@ -91,7 +91,7 @@ def test_of_runs_at_the_same_time_one_at_most_is_visible(spark: SparkSession, on
 
 
 def check_visible(spark: SparkSession, folder: Path, before: LakeVersion, former: tuple[str, ...], done: list[str]) -> None:
-    """The lake holds the former brokers' rows, and those of the runs that say they are done."""
+    """Check that the lake holds the rows of the brokers `former`, and those of the runs that say they are done."""
     lake, alone = Lake(spark, str(folder / "lake")), Lake(spark, str(folder / "alone"))
     assert lake.at.version == before.version + len(done)
     expected = contents(folder / "alone", alone.at.tables)

@@ -1,4 +1,4 @@
-"""A real 5.5.0 broker runs with clients anew: what its timer, POP and lag are by its store, against what it told of them.
+"""A real 5.5.0 broker runs with clients anew: timer, POP and lag that are computed from its store equal those that it reported.
 
 PULLSIM_ORACLE_SEED is the seed of what is sent (0).
 """
@@ -29,7 +29,7 @@ SEED = os.environ.get("PULLSIM_ORACLE_SEED", "0")
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that the harness wrote.
 
-    One broker has default settings, one a timer of finer steps, which its files tell, and one stores most timer messages again and again.
+    One broker has default settings. One has a timer with finer steps, which its files show. One stores most timer messages again and again.
     """
     out = tmp_path_factory.mktemp("live") / "live"
     command = [harness(), "live", "--seed", SEED, "--config", request.param, "--out", out]
@@ -73,7 +73,7 @@ def test_the_store_tells_what_the_broker_told(
     assert {row[:2]: row[2:] for row in lags if row[:2] in told} == told
     pending = {topic: one["count"] for topic, one in said["transactions"]["pendingByTopic"].items()}
     assert Counter(topic for (topic,) in rows("SELECT topic FROM open_transaction WHERE state = 'PENDING'")) == pending
-    # a level's messages may be delivered between the question and the end of the broker
+    # the broker may deliver messages of a level after its report and before its end
     levels = {int(name.removeprefix("level")): one for name, one in said["delayLevels"].items() if one["max"]}
     delays = {row[0]: row[1:] for row in rows("SELECT delayLevel, maxOffset, storedOffset, waiting FROM delay_level")}
     assert {level: row[0] for level, row in delays.items()} == {level: one["max"] for level, one in levels.items()}

@@ -36,7 +36,7 @@ def rewritten(path: Path, raw: bytearray) -> None:
 
 
 def records_and_entries(store: Path, digits: random.Random) -> None:
-    """Sizes of any kind, and properties of none, in files that load does not look at."""
+    """Damage the files of log and queues that load does not read: any sizes and offsets, properties of length 0."""
     for path in sorted((store / "commitlog").iterdir())[:-3]:
         raw = bytearray(path.read_bytes())
         for at in walk(np.frombuffer(bytes(raw), np.uint8), 0, len(raw), 100_000).positions.tolist():
@@ -61,7 +61,7 @@ def records_and_entries(store: Path, digits: random.Random) -> None:
 
 
 def index_entries(store: Path, digits: random.Random) -> None:
-    """Chains that lead anywhere but round, offsets and times of any kind, an index count that is too great."""
+    """Damage the index: chains that lead anywhere but form no circle, any offsets and times, an index count that is too great."""
     for number, path in enumerate(sorted((store / "index").iterdir())):
         raw = bytearray(path.read_bytes())
         for entry in range(1, ENTRIES):
@@ -82,7 +82,7 @@ def index_entries(store: Path, digits: random.Random) -> None:
 
 
 def both(store: Path, digits: random.Random) -> None:
-    """Log, queues and index."""
+    """Damage log, queues and index."""
     records_and_entries(store, digits)
     index_entries(store, digits)
 

@@ -1,4 +1,4 @@
-"""Commands that the driver does without Spark, on a lake that nobody can write, by a clock that is set back, and on a slow disk.
+"""Commands that the driver does without Spark: on a lake that nobody can write, with a clock that is set back, and on a slow disk.
 
 ./run long -k test_odd_machines
 """
@@ -34,7 +34,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def whole(name: str, imported: Place, tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """A command, which ran to its end."""
+    """A command that ran to its end."""
     return Whole.of(CALLS[name], imported, tmp_path_factory.mktemp("whole") / "place")
 
 

@@ -1,6 +1,6 @@
-"""The real broker is asked anew: stores, settings and pulls that no recorded answer covers, through import and replay.
+"""The real broker answers pulls that no recorded answer covers, on new stores with new settings; import and replay answer the same.
 
-PULLSIM_ORACLE_ROUNDS says how many stores of each profile (1 without it), PULLSIM_ORACLE_SEED which ones come first (0).
+PULLSIM_ORACLE_ROUNDS is the number of stores of each profile (default 1), PULLSIM_ORACLE_SEED the seed of the first ones (default 0).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TRACES = 3
 
 
 def check(lake: Lake, trace: Path) -> None:
-    """Every pull of the trace is answered as the broker did, in the file and by our own comparison."""
+    """Check that the replay's file has the broker's answer to every pull of the trace, and that the replay's own comparison agrees."""
     out = trace.with_suffix(".out")
     done = run(lake, trace, out=str(out), compare=True)
     recorded = read_lines(trace)

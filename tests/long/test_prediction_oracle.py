@@ -52,7 +52,7 @@ joins = "{SECOND_JOINS}s"
 consumeFromWhere = "CONSUME_FROM_FIRST_OFFSET"
 """
 THERE_BEFORE = 603
-# (moment, number): four queues get the same number of each, at moments at which no client comes or goes
+# (second, number of messages): the four queues share each burst equally, and no client joins or leaves at its time
 BURSTS = [(25, 400), (42, 200)]
 Message = tuple[int, int]  # queue and offset
 
@@ -63,7 +63,7 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 class Prediction:
-    """What a simulation tells."""
+    """What a simulation predicts."""
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
@@ -80,7 +80,7 @@ class Prediction:
 
 
 def predicted(lake: Lake, pullsim: Pullsim, folder: Path, *, subscription: str, messages: str) -> Prediction:
-    """What the simulation tells of the two clients."""
+    """What the simulation predicts for the two clients."""
     (folder / "scenario.toml").write_text(SCENARIO % (subscription, messages), "utf-8")
     code, _, err = pullsim("simulate", "--lake", lake.root, "--scenario", folder / "scenario.toml")
     assert code == 0, err
@@ -88,13 +88,13 @@ def predicted(lake: Lake, pullsim: Pullsim, folder: Path, *, subscription: str, 
 
 
 def consumed(live: LiveBroker, folder: Path, *tags: str, bursts: list[tuple[int, int]]) -> dict[str, Counter[Message]]:
-    """What two real clients get that come and go as the scenario says, while bursts of messages come."""
+    """The messages that two real clients get, which join and leave as the scenario says, while bursts of messages come."""
     clients = {"first": (0, FIRST_LEAVES), "second": (SECOND_JOINS, SECOND_LEAVES)}
     running = []
 
     def client(name: str) -> None:
         joins, leaves = clients[name]
-        # more messages than there are: it stays until its time is over
+        # more messages than there are, so that the client stays until its time is over
         times = ["--messages", "100000", "--seconds", str(leaves - joins), "--out", str(folder / f"{name}.jsonl")]
         command: list[str | Path] = [harness(), "consume", "--port", str(PORT), "--topic", TOPIC, "--group", "predicted", *tags, *times]
         running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))

@@ -27,7 +27,7 @@ ASKED = {
     ("replica", ""): ("checkpoint-missing", "cq-behind"),
     ("delayreal", ""): ("checkpoint-missing", "cq-truncated-by-crash"),
 }
-# as it is, and damaged in one way, for what the others leave out
+# the profiles that are missing above: as they are, and without checkpoint
 ASKED |= {
     (profile, ""): (WHOLE, "checkpoint-missing") for profile in ("basic", "window", "cleaned", "holes", "preblank0", "preblank1", "extmix")
 }

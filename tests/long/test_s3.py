@@ -221,7 +221,7 @@ def test_python_asks_a_lake_on_s3(server: S3Server, tmp_path: Path, monkeypatch:
 
 
 def test_of_commits_at_once_one_succeeds(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commits of the driver itself, which deltalake makes, as those of lake_version."""
+    """These commits are those that the driver makes through deltalake, for example to lake_version."""
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     path = f"s3://{BUCKET}/met/lake_version"
@@ -249,7 +249,7 @@ def test_runs_of_two_processes_take_turns_and_lose_nothing(server: S3Server) -> 
 
 
 def test_imports_of_two_drivers_at_once_follow_one_another(server: S3Server, local: Path) -> None:
-    """All but the first write tables that hold other brokers, which Spark commits. One that waits for too long is refused."""
+    """All imports but the first write tables that hold other brokers, which Spark commits. An import that waits too long is refused."""
     lake = f"s3://{BUCKET}/shared/lake"
     brokers = [[f"{driver}{number}" for number in range(3)] for driver in ("x", "y")]
     commands = [[["import", f"{ON_S3}/other", "--lake", lake, "--broker-name", broker] for broker in of_driver] for of_driver in brokers]

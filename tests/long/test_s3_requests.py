@@ -58,7 +58,7 @@ MOST = {
 
 @dataclass(frozen=True)
 class Counted:
-    """What the commands on one store asked of S3.
+    """The requests of the commands on one store to S3, and their bytes.
 
     Attributes:
         counts: requests by command and kind.
@@ -99,7 +99,7 @@ def counted(server: tuple[S3Server, CountingProxy], tmp_path_factory: pytest.Tem
 
 
 def count(shape: Shape, name: str, server: tuple[S3Server, CountingProxy], folder: Path) -> Counted:
-    """What the commands on a store of a shape ask."""
+    """Run the commands on a store of a shape, and count their requests and bytes."""
     (running, proxy), at = server, f"s3://{BUCKET}/{name}"
     write_store(folder / "store", shape)
     dice = random.Random(1)
@@ -138,7 +138,7 @@ def test_a_command_keeps_within_its_requests(name: str, counted: dict[str, Count
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_more_messages_in_as_many_files_make_no_more_requests(name: str, counted: dict[str, Counted]) -> None:
-    """But for some parts of files that become too large for one read."""
+    """Only some more parts of files are requested, of files that become too large for one read."""
     small, large = counted["small"], counted["four times"]
     assert abs(large.requests(name) - small.requests(name)) <= 20, (small.counts[name], large.counts[name])
 

@@ -1,4 +1,4 @@
-"""What holds of every simulated run, of as many seeds as PULLSIM_SIMULATED_SEEDS says, ten thousand by default."""
+"""What must hold for every simulated run, checked with PULLSIM_SIMULATED_SEEDS seeds, 10,000 by default."""
 
 from __future__ import annotations
 

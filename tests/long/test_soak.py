@@ -1,4 +1,4 @@
-"""A stream that holds pulls, beside a follower, for hours: each pull is answered once and right, and memory, files and time stay.
+"""A stream that holds pulls, beside a follower, for hours: each pull gets one right answer, and memory, files and time do not grow.
 
     PULLSIM_SOAK_SECONDS=21600 ./run long -k test_soak
 
@@ -31,12 +31,12 @@ from tests.runs.prometheus import parse
 from tests.truth.places import PROJECT
 
 SECONDS = int(os.environ.get("PULLSIM_SOAK_SECONDS", "1800"))
-# from so many seconds on, what a process takes at its start no longer counts
+# seconds after which memory and files that a process takes only at its start no longer count
 SETTLED = 900
 TICK, PULLS = 2.0, 30
-# s that the store is ahead of the pulls: a follower takes some to bring messages into the lake, a minute at its start on a busy machine
+# seconds that the store is ahead of the pulls: a follower needs time to import messages, a minute at its start on a busy machine
 AHEAD = 300
-# s within which the last pulls are answered
+# seconds within which the last pulls are answered
 REST = 180
 WORKLOAD = f"""
 seed = 3
@@ -145,7 +145,7 @@ def sampled(begun: float, running: Sequence[subprocess.Popen[str]], metrics: Pat
 
 
 def check_flat(samples: Sequence[Sample]) -> None:
-    """Check that what the processes take in the last third of the time is what they took in the second third."""
+    """Check that the processes take no more in the last third of the time than in the second third."""
     parts = [samples[len(samples) * part // 3 : len(samples) * (part + 1) // 3] for part in (1, 2)]
     memory, files = ([max(getattr(one, name) for one in part) for part in parts] for name in ("memory", "files"))
     batch = [(part[-1].batch_seconds - part[0].batch_seconds) / (part[-1].batches - part[0].batches) for part in parts]
@@ -162,7 +162,7 @@ def answers_of(lake: Path) -> list[dict[str, str]]:
 
 
 def answered_alone(folder: Path, pulls: dict[str, dict[str, Any]], answers: Sequence[dict[str, str]]) -> dict[str, dict[str, Any]]:
-    """What a replay answers to each pull that does not wait, asked at the moment of its answer."""
+    """The replay's answer to each pull, sent again at the moment of its answer and without waiting."""
     requests, out = folder / "alone.jsonl", folder / "alone-answers.jsonl"
     asked = [pulls[row["consumerGroup"]] | {"sysFlag": 1} for row in answers]
     moments = [int(row["wokenMillis"] or one["timestamp"]) for row, one in zip(answers, asked, strict=True)]

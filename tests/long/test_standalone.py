@@ -101,7 +101,7 @@ def begun(name: str, cluster: SparkCluster, undisturbed: Undisturbed, folder: Pa
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_an_executor_that_is_killed_changes_no_result(name: str, cluster: SparkCluster, undisturbed: Undisturbed, tmp_path: Path) -> None:
-    """It is killed when tasks have begun to write; again with the same command, until it had a task or its rows are missed."""
+    """It is killed when tasks have begun to write. The command is repeated until the killed executor had a task or rows that are needed."""
     for number in range(_TRIES):
         commands, log, running = begun(name, cluster, undisturbed, tmp_path / str(number))
         for executor in cluster.executors()[:1]:
@@ -117,7 +117,7 @@ def test_an_executor_that_is_killed_changes_no_result(name: str, cluster: SparkC
 def test_a_worker_that_is_killed_and_comes_back_changes_no_result(
     name: str, cluster: SparkCluster, undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
-    """Its executor ends with it, and the worker that comes back has another; until it runs, the other worker's executor stands still."""
+    """The executor ends with its worker. The worker that comes back has a new one. Until it runs, the other's executor stands still."""
     for number in range(_TRIES):
         commands, log, running = begun(name, cluster, undisturbed, tmp_path / str(number))
         others = cluster.executors_of(cluster.workers[1])
@@ -218,7 +218,7 @@ def test_executors_that_are_killed_all_at_once_leave_a_whole_result_or_nothing(
     raise AssertionError("no executors with tasks were killed")
 
 
-# MiB: the archive and what is unpacked of it take 1,250
+# MiB: the archive and its unpacked content take 1,250
 TOO_SMALL = 100
 
 
@@ -269,7 +269,7 @@ def test_a_worker_whose_disk_gets_full_in_a_replay_leaves_a_whole_result_or_noth
     raise AssertionError("no task met the full disk")
 
 
-# those of docs/cluster.md; --packages replaces those of the properties file
+# the packages of docs/cluster.md; --packages replaces those of the properties file
 PACKAGES = (
     "io.delta:delta-spark_4.2_2.13:4.4.0",
     "io.delta:delta-storage:4.4.0",

@@ -1,6 +1,6 @@
-"""A hundred kills of streams, and thirty of followers: whatever died when, nothing is lost and nothing is there twice.
+"""A hundred kills of streams, and thirty of followers: at whatever moment they die, nothing is lost and nothing is there twice.
 
-Processes of ten each are killed again and again; what they had answered, or added, is compared at the end.
+Processes of ten each are killed again and again; their answers, or the rows that they added, are compared at the end.
 """
 
 from __future__ import annotations

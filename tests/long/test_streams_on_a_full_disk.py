@@ -1,4 +1,4 @@
-"""Streams on a disk that gets full: they end with an error that says so, and go on where they were when there is room."""
+"""Streams on a disk that gets full: they end with an error that says so, and continue where they were when there is room again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES, LINES = 8, 5
-# of what a batch needs
+# shares of the room that a batch needs
 SHARES = (0.0, 0.1, 0.25, 0.4, 0.6, 0.8)
 
 
@@ -47,7 +47,7 @@ def assert_ended_by_a_full_disk(told: tuple[int, str, str]) -> None:
 def check_on_a_full_disk(
     spark: SparkSession, pullsim: Pullsim, lake: Path, disk: Path, files: list[list[dict[str, Any]]], *options: str, shares: Sequence[float]
 ) -> None:
-    """A stream of these files ends again and again for want of room, and in the end it has answered what one with room enough does."""
+    """Check that a stream of these files that ends again and again for lack of room gives the answers of a stream with enough room."""
     folder, enough = lake.parent / "incoming", lake.parent / "enough"
     folder.mkdir()
     for number, lines in enumerate(files):
@@ -87,7 +87,7 @@ def test_a_stream_on_a_full_disk_loses_nothing(
 def test_a_stream_that_holds_pulls_loses_none_on_a_full_disk(spark: SparkSession, disk: Path, pullsim: Pullsim, tmp_path: Path) -> None:
     import_as(spark, tmp_path / "lake", held_store(tmp_path / "store"))
     asked = [[case[0] for case in CASES[first : first + LINES]] for first in range(0, len(CASES), LINES)]
-    files = [*asked, [pull(0, 60_000, sys_flag=0, topic="other")]]  # with which time has moved on for all of them
+    files = [*asked, [pull(0, 60_000, sys_flag=0, topic="other")]]  # a pull later than the timeouts of all others
     check_on_a_full_disk(spark, pullsim, tmp_path / "lake", disk, files, "--at", "request-time", "--hold", shares=SHARES[::2])
 
 

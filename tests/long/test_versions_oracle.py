@@ -1,7 +1,7 @@
-"""The real 4.9.8 and 5.5.0 are asked anew, for pulls that no recorded answer covers, on stores that they wrote; ours come without Spark.
+"""The real 4.9.8 and 5.5.0 answer pulls that no recorded answer covers, on stores that they wrote. Our answers are made without Spark.
 
-PULLSIM_ORACLE_ROUNDS says how many stores of each profile (1 without it), PULLSIM_ORACLE_SEED which ones come first (0). With
-PULLSIM_ORACLE_COUNTS=FILE each store adds a line to a file: version, profile, seed, answers compared.
+PULLSIM_ORACLE_ROUNDS is the number of stores of each profile (default 1), PULLSIM_ORACLE_SEED the seed of the first ones (default 0).
+With PULLSIM_ORACLE_COUNTS=FILE each store adds a line to a file: version, profile, seed, answers compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIRST_SEED = int(os.environ.get("PULLSIM_ORACLE_SEED", "0"))
 COUNTS = os.environ.get("PULLSIM_ORACLE_COUNTS")
 TRACES = 5
 ASKED = 2000
-# whether a pull of a light queue is answered depends on those before it, which is the job's business
+# whether a pull of a light message queue is answered depends on earlier pulls, which only a replay as a job knows
 OF_THE_JOB = ("enableLmq", "enableMultiDispatch", "maxLmqConsumeQueueNum", "readable")
 LATER = {"maxFilterMessageSize": (16, 333, 1600, 40_000), "travelCqFileNumWhenGetMessage": (2, 5)}
 
@@ -37,7 +37,7 @@ def config_of(version: str, digits: random.Random, log_end: int) -> dict[str, An
 
 
 def compared(store: Path, trace: Path) -> int:
-    """The number of answers of a trace, all of which are ours too."""
+    """Check that all answers of a trace are ours too; returns their number."""
     header, *lines = all_lines(trace)
     config = header["config"] | {"rulesVersion": header["version"]}
     given = [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in config.items() if name != "bloom"]
