@@ -1,4 +1,4 @@
-"""What an error makes of the exit code: whose fault it is, also where only the text of a worker's traceback came to the driver."""
+"""The exit code of an error says whose fault it is, also if the driver got only the text of a worker's traceback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _UnlistedError(UnusableInputError):
 
 
 def as_a_worker_tells(error: Exception) -> RuntimeError:
-    """What the driver raises for an error of a worker: no more of it than the text of its traceback, between the engine's own words."""
+    """The error that the driver raises for an error of a worker: it has only the text of the traceback, within the engine's own words."""
     try:
         raise error
     except type(error) as raised:
@@ -129,7 +129,7 @@ def test_what_reads_no_file_loads_no_library_that_does(words: list[str]) -> None
 
 
 def test_a_link_to_the_file_runs_it(tmp_path: Path) -> None:
-    """As in an image: the folder of main.py has packages called as others are, such as delta."""
+    """So it is in an image. The folder of main.py has packages with the names of others, such as delta."""
     (tmp_path / "linked.py").symlink_to(PROJECT / "pipeline" / "main.py")
     call = [sys.executable, "linked.py", "import", "none", "--lake", "lake"]
     run = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)

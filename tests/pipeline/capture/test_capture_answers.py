@@ -1,7 +1,7 @@
-"""Captured pulls answered without Spark, by a plain broker over the store that the captured one left: as the broker did, but for its races.
+"""Captured pulls get the recorded answers, except for races, from a plain broker without Spark over the store of the captured broker.
 
-Which pulls are refused, which filter the others have and what the body is follows from the capture; the analysis beside it counted, inside
-the broker's process, how many answers follow from the recorded maxOffset.
+The tests find from the capture which pulls are refused, which filters the others have, and what the bodies are. The analysis beside the
+capture was made in the broker's process: it counts the answers that follow from the recorded maxOffset.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def of_table(table: Table, row: Row) -> Row:
 
 
 def events(rows: list[tuple[str, Row]]) -> Iterator[tuple[tuple[Any, ...], Row]]:
-    """What registrations walks, with its place there: each heartbeat as early and each pull as late as can be, and the other way round."""
+    """(sort key, row) of what `registered` walks: each heartbeat as early and each pull as late as possible, and the other way round."""
     for kind, row in rows:
         if kind == PULL and not row["sysFlag"] & OWN_SUBSCRIPTION:
             pull = of_table(PULL_REQUEST, row)
@@ -53,7 +53,7 @@ def events(rows: list[tuple[str, Row]]) -> Iterator[tuple[tuple[Any, ...], Row]]
 
 
 class Answered:
-    """The pulls of a capture that have an answer, each with what the checks say of it."""
+    """The pulls of a capture that have an answer, each with the result of the broker's checks."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

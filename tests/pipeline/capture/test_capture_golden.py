@@ -1,4 +1,4 @@
-"""Captures of real clients and a real broker, held field by field against what the broker's own process logged."""
+"""Captures of real clients and a real broker, compared field by field with the log of the broker's own process."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ RESPONSE = {
     "recordedMaxOffset": "maxOffset",
     "recordedSuggestWhichBrokerId": "suggestWhichBrokerId",
 }
-# the wire does not say it; of about 5,000 pulls in each capture so many are taken for held that were not, or the other way round
+# the wire does not say which pulls were held: of about 5,000 pulls in each capture, at most this many are judged wrongly
 HELD_WRONG_MAX = 25
 
 
 class Captured:
-    """A capture as we read it, and where it lies."""
+    """A capture as we read it, and its folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -83,7 +83,7 @@ def test_requests_arrive_and_answers_leave_when_the_broker_says(captured: Captur
     known = logged(captured, PULL_MESSAGE)
     for row in captured.of(PULL):
         exchange = known[row["client"], row["opaque"]]
-        # what happened to a packet after it was captured took time: 133 ms at most where none got lost, 0.4 s more where some did
+        # from the capture of a packet to the broker's log: 133 ms at most if no packet got lost, 0.4 s more if some did
         assert 0 <= exchange["t_arrive_us"] - row["arrivalMicros"] < 1_000_000
         if exchange["response"] is not None:
             assert 0 <= row["answerMicros"] - exchange["t_write_us"] < 1_000_000

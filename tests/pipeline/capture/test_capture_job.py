@@ -1,4 +1,4 @@
-"""`pullsim capture` and the replay of what it captured, from the packets to the line with the counts."""
+"""`pullsim capture` and a replay of the captured pulls, from the packets to the line with the counts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rows(pullsim: Pullsim, lake: Path, query: str) -> list[dict[str, Any]]:
 
 
 def lake_with_capture(pullsim: Pullsim, answered: tuple[Path, Path], folder: Path) -> tuple[Path, list[dict[str, Any]]]:
-    """A lake with the store and the captured pulls of it that have no filter but tags, and their recorded lines."""
+    """A lake with the store and the captured pulls that have a TAG filter or none, and the recorded lines of these pulls."""
     store, trace = answered
     lines = [line for line in recorded(trace) if (line["request"]["filter"] or {"type": "TAG"})["type"] == "TAG"]
     capture, lake = folder / "traffic.pcap", folder / "lake"

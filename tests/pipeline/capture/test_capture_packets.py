@@ -1,4 +1,4 @@
-"""Files of packets: every form that tcpdump and Wireshark write, and whatever else somebody hands in."""
+"""Files of packets: every form that tcpdump and Wireshark write, and files that are no capture."""
 
 from __future__ import annotations
 

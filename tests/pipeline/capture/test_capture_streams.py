@@ -37,7 +37,7 @@ ISNS = [0, 12345, 2**32 - 100, 2**31 - 7]
 
 
 def segmented(stream: bytes, cuts: list[int], *, isn: int = 0, from_client: bool = True) -> list[Sent]:
-    """A stream as segments, the first byte behind a SYN with the number `isn`."""
+    """A stream as segments; its first byte follows a SYN with the number `isn`."""
     places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
     return [Sent(from_client, isn + 1 + start, stream[start:end]) for start, end in pairwise(places)]
 
@@ -439,7 +439,7 @@ def test_whatever_is_said_becomes_rows_that_can_be_stored(said: list[tuple[int, 
 
 
 def talk(megabytes: int) -> Iterator[Packet]:
-    """Packets of one connection, made as they are asked for."""
+    """Packets of one connection, each made when it is read."""
     asked, told = pull(1), answer(1, bytes(30_000))
     segments = [(True, asked), *((False, told[start : start + 1448]) for start in range(0, len(told), 1448))]
     places = {True: 1, False: 1}

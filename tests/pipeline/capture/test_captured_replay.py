@@ -1,4 +1,4 @@
-"""Golden captures replayed from the stores that their brokers left, compared with what an analysis inside the broker's process found."""
+"""Golden captures replayed from the stores that their brokers left, compared with an analysis made inside the broker's process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def differing(out: str, kind: str) -> tuple[int, int]:
-    """(how many, of how many) differ: of the line for pulls answered at once or held."""
+    """(differing pulls, all pulls) of the line for `kind`: pulls answered at once, or held; (0, 0) without such a line."""
     found = re.search(rf"^{kind}: (\d+) of (\d+) differ", out, re.MULTILINE)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 

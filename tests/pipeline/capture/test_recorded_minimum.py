@@ -1,4 +1,4 @@
-"""The minimum of a queue as it was: what the broker answers from the bounds alone, and what nobody can answer any more."""
+"""Answers with the minOffset that a queue had when it was captured: those that need only the bounds, and those of deleted files."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ TABLES = (ct.PULL_REQUEST, ct.OFFSET_HISTORY, ct.SUBSCRIPTION, ct.BAD_REQUEST)
 
 
 def by_driver(lake: Path | str, file: Path | str) -> Captured | str:
-    """The result of a capture by the driver, or why Spark has to read it."""
+    """The result of a capture by the driver, or the reason why Spark has to read the file."""
     told: list[str] = []
     done = read_small_capture(str(lake), None, str(file), run_id="small", now=lambda: NOON, progress=lambda _: None, tell=told.append)
     assert (done is None) == told[-1].startswith("Spark reads: ")

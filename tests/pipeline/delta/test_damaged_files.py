@@ -20,7 +20,7 @@ FOOTER = "Could not read footer. Please ensure that the file is in either ORC or
 
 
 def failed(why: str, file: str, more: str = "") -> str:
-    """What Spark says, with a stack behind it."""
+    """The text of an error of Spark, with the stack after it."""
     return f"[FAILED_READ_FILE.{why}] Encountered error while reading file {file}. {more} SQLSTATE: KD001\n\tat a.B.c(D.scala:1)\n" * 2
 
 

@@ -1,4 +1,4 @@
-"""The newest version of a table, and of a lake: found in the log, without reading what is older."""
+"""The newest version of a table, and of a lake: found in the log, without reading older commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both engines over lakes of random rows: names, offsets and times that meet in all ways, and NULLs. `tests/long` has more."""
+"""Both engines over lakes of random rows, whose names, offsets and times combine in many ways, with NULLs. `tests/long` has more."""
 
 from __future__ import annotations
 

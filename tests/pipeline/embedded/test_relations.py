@@ -1,4 +1,4 @@
-"""Queries over rows at hand: the same rows on both engines, and frames that Spark keeps stay kept."""
+"""Queries over given rows: both engines give the same rows, and frames that are cached in Spark stay cached."""
 
 from __future__ import annotations
 

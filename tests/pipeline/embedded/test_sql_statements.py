@@ -77,7 +77,7 @@ def test_files_that_cannot_be_read_end_with_2(lake: Path, tmp_path: Path, capsys
 
 
 def typing(*lines: str | type[BaseException]) -> Callable[[str], str]:
-    """Reads the lines, which may be keys that raise, and then the end of the input."""
+    """A function in place of `input`: gives the lines in turn, raises those that are exceptions, and then the end of the input."""
     given: Iterator[str | type[BaseException]] = iter(lines)
 
     def read(_prompt: str) -> str:

@@ -1,4 +1,4 @@
-"""Export: for a store that start does not change the very files that were imported, else those that the broker's start makes of them."""
+"""Export writes the very files that were imported if a start does not change the store, else the files that the broker's start leaves."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tiny(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tiny_lake(tiny: Path, tmp_path: Path) -> Path:
-    """A lake of it that can be changed."""
+    """A copy of the lake of `tiny`, which a test may change."""
     return Path(shutil.copytree(tiny / "lake", tmp_path / "lake"))
 
 
@@ -170,7 +170,7 @@ def test_places_where_no_store_can_be_written_are_refused(
 
 
 def changed_log(spark: SparkSession, lake: Path, *statements: str) -> Lake:
-    """The lake with commit_log as statements of SQL leave it."""
+    """Change commit_log by SQL statements; returns a lake that sees the change."""
     found = Lake(spark, str(lake))
     table = f"delta.`{lake / COMMIT_LOG.name}`"
     for statement in statements:
@@ -217,7 +217,7 @@ def cut(file: Path) -> bytes:
 
 
 def damaged(column: str) -> Callable[[Path], bytes]:
-    """A file with a bit of a column turned over."""
+    """A function that returns the bytes of a file with one bit of a column flipped."""
 
     def content(file: Path) -> bytes:
         group = pq.read_metadata(file).row_group(0)

@@ -1,4 +1,4 @@
-"""A part of a store: the messages that were asked for, where their queues say they are, in a store that load leaves as it is."""
+"""A part of a store has the chosen messages at the places that their queues name, and is a store that a load does not change."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_part_of_a_golden_store_has_the_messages_asked_for(
 
 @pytest.fixture(scope="module")
 def tiny(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake of three queues with three messages each, the second entry of one of which has another size than its message."""
+    """A lake of three queues with three messages each. In one queue, the second entry has another size than its message."""
     store = tiny_store(tmp_path_factory.mktemp("tiny") / "store", [("T", 0), ("Topik", 1), ("odd", 0)])
     (store / "config").mkdir()
     for name, content in {

@@ -1,4 +1,4 @@
-"""`pullsim export` of small stores: this process writes them, without Java, to the byte that Spark's tasks write."""
+"""`pullsim export` of small stores: this process writes them without Java, byte for byte as Spark's tasks do."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_store_of_5_5_0_that_was_imported_as_found_comes_back_to_the_byte(tmp_
 
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[Path, Path]:
-    """A store, and a lake of it, from which a copy of its rows under the name of a second broker was added to commit_log."""
+    """A store, and a lake of it."""
     store = tiny_store(tmp_path / "store", [("T", 0)])
     lake = imported(store, tmp_path / "lake")
     return store, lake

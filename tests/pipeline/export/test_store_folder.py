@@ -1,4 +1,4 @@
-"""A store directory that many tasks write to at once: what one wrote is never taken back by another that fills the file with zeros."""
+"""A store directory that many tasks write at once: a task that fills a file with zeros never overwrites the bytes of another task."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> StoreFolder:
 
 
 def contents(folder: StoreFolder) -> list[bytes]:
-    """Of all files there are, in their order."""
+    """The contents of all log files, in their order."""
     return [path.read_bytes() for path in sorted(Path(folder.root, COMMIT_LOG).iterdir())]
 
 
@@ -85,7 +85,7 @@ def test_a_file_that_is_created_once_more_keeps_what_was_written(folder: StoreFo
 
 
 class Stopped:
-    """A thread that runs `work` and stands still before a line of the module, counted from 1; `is_past` where it has fewer lines."""
+    """A thread that runs `work` and stops before the nth line of the module that it runs; `is_past` if `work` ran fewer lines."""
 
     def __init__(self, line: int, work: Callable[[], object]) -> None:
         self._left, self._go, self._stands = line, threading.Event(), threading.Event()
@@ -118,7 +118,7 @@ class Stopped:
 
 
 def created_beside(stopped: Stopped, folder: StoreFolder) -> None:
-    """Create the first file once more, while a first run of the same task stands still; where that one has the lock, it goes on."""
+    """Create the first file once more, while a first run of the same task is stopped; if the first run has the lock, it goes on."""
     second = threading.Thread(target=folder.create, args=(path_of(NAMES[0]), LENGTH, USED))
     second.start()
     second.join(0.01)
@@ -129,7 +129,7 @@ def created_beside(stopped: Stopped, folder: StoreFolder) -> None:
 
 @pytest.mark.parametrize("stops", range(1, 25))
 def test_a_run_that_stands_still_takes_nothing_back(tmp_path: Path, stops: int) -> None:
-    """A task runs twice at once, its first run stands still before some line; then one that opens the file does, while another writes."""
+    """A task runs twice at once, and its first run stops before some line; then a task that opens the file stops, while another writes."""
     path = path_of(NAMES[0])
     for opens in range(1, 30, 2):
         folder = StoreFolder(str(tmp_path / str(opens)))
@@ -180,7 +180,7 @@ def test_an_exported_store_has_its_files_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", [b"", b"3", b"30000", b"30000\nfil"])
 def test_a_state_that_a_crash_cut_short_is_written_again(folder: StoreFolder, left: bytes) -> None:
-    """By the task that Spark runs again; the next one to open the file then fills it from its begin."""
+    """Spark runs the task again, which writes the state; the next task that opens the file fills it from its begin."""
     path = path_of(NAMES[0])
     Path(folder._state_of(path)).write_bytes(left)
     folder.create(path, LENGTH, USED)

@@ -1,4 +1,4 @@
-"""What a command line names is checked before Spark starts: a wrong name ends with 2 and a sentence, and Spark was never asked for."""
+"""The names on a command line are checked before Spark starts: a wrong name ends with 2 and a sentence, without a start of Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipeline.schema.tables import LAKE_VERSION
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that passes for a lake until Spark is asked, which fails the test."""
+    """A folder that passes for a lake; a start of Spark fails the test."""
 
     def no_spark(**_options: object) -> None:
         pytest.fail("Spark was started")

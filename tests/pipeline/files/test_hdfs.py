@@ -1,4 +1,4 @@
-"""HDFS without a cluster: what hdfs-native is asked for. tests/long/test_hdfs.py has one."""
+"""HDFS without a cluster: the calls of hdfs-native. tests/long/test_hdfs.py runs on a real HDFS."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ SECRETS = ("s3a.encryption.key", "s3a.bucket.b.encryption.key", "s3a.proxy.passw
 
 
 def test_secrets_of_hadoop_are_no_settings_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are settings of the session, which no command line has."""
+    """They become settings of the session, which are on no command line."""
     started: dict[str, str] = {}
     of_session: dict[str, str] = {}
 

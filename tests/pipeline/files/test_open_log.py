@@ -1,4 +1,4 @@
-"""The files of a commit log that stay open: mapped ones, a few of them, and one at a time of those that are held in memory."""
+"""Files of a commit log stay open: a few of those that are mapped, and one at a time of those that are held in memory."""
 
 from __future__ import annotations
 

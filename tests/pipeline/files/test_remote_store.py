@@ -1,4 +1,4 @@
-"""A store that is no local folder: the reader of its files gives what it gives of the local ones, and fetches no more than it needs."""
+"""A store that is no local folder: its reader gives the same as for local files, and fetches no more than it needs."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from store_format.errors import ConfigFileError
 
 
 def of_length(path: Path, length: int) -> Path:
-    """A file of blanks that takes no room on the disk beyond its first bytes."""
+    """A file of `length` bytes that takes no room on the disk beyond its first bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         file.truncate(length)

@@ -1,4 +1,4 @@
-"""Tests of folders of results, which are there when they are complete."""
+"""A folder of results appears when it is complete."""
 
 from __future__ import annotations
 

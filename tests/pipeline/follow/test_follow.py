@@ -55,7 +55,7 @@ def test_what_was_followed_is_what_an_import_gives(
 
 
 def assert_told(metrics: Path, offsets: list[int], ends: list[int]) -> None:
-    """Assert that the last run told of the records between two ends of the log."""
+    """Assert that the metrics of the last run count the records between two ends of the log."""
     found = {name: sum(metric.series.values()) for name, metric in parse(metrics.read_text("utf-8")).items()}
     before, end = ends
     told = {"running": 0, "failed": 0, "log_offset": end, "bytes_total": end - before, "whole_imports_total": 0}

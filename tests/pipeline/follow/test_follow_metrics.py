@@ -1,4 +1,4 @@
-"""What `pullsim import --follow` tells Prometheus: of each batch, while it is idle, and how it ended."""
+"""The metrics of `pullsim import --follow`: of each batch, while it is idle, and at its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.runs.replaying import NOON
 
 
 class Told:
-    """A report of a follow on a clock that is set here, and the texts that it published."""
+    """The report of a follower with a clock that the tests set, and the texts that the report published."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -104,7 +104,7 @@ class FakeBatches(SimpleNamespace):
 
 
 def followed(told: Told, monkeypatch: pytest.MonkeyPatch, query: Any) -> Followed:
-    """What a follow has done whose store is in the lake, and whose query is this one."""
+    """Follow a store that is in the lake already, with `query` in place of Spark's query; returns what was followed."""
     batches = FakeBatches()
     monkeypatch.setattr(follow_job, "_imported", lambda lake, *_: lake)
     monkeypatch.setattr(follow_job, "_started", lambda *_, **__: None)

@@ -1,4 +1,4 @@
-"""A real broker that runs is followed: messages, queues and lag come to the lake while producers write, whoever is killed on the way."""
+"""A running real broker is followed: messages, queues and lag reach the lake while producers write, also if processes are killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a look at a growing commit log finds: whole records only, each once, and what happened to those read before."""
+"""A reader of a growing commit log finds whole records only, each once, and what happened to the records that it read before."""
 
 from __future__ import annotations
 

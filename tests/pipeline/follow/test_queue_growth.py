@@ -1,4 +1,4 @@
-"""Entries added batch by batch pack to the rows that all of them at once give."""
+"""Entries that are added batch by batch are packed into the same rows as all entries at once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def unit(row: dict[str, Any]) -> bytes:
 
 
 def expected_segments(rows: list[dict[str, Any]], segment_entries: int, scan: int) -> list[dict[str, Any]]:
-    """Written from the description of the table, entry by entry."""
+    """The rows of consume_queue_segment, made entry by entry from the description of the table."""
     found = []
     a_file_segments = -(-A_FILE // segment_entries)
     for file_first in range(0, len(rows), A_FILE):

@@ -1,4 +1,4 @@
-"""`pullsim generate`: the same store for the same seed, made by the rules of putMessage, and workloads that say what is wrong with them."""
+"""`pullsim generate`: the same seed gives the same store, made by the rules of putMessage; a wrong workload is refused with the reason."""
 
 from __future__ import annotations
 

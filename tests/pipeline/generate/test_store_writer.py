@@ -1,4 +1,4 @@
-"""A store that is written: what the real broker stored, stored again, is the same in every byte and time."""
+"""The writer of stores: messages that a real broker stored, stored again, give the same bytes and file times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store imported as it was found: the same bytes come back, whatever lies there, and no replay answers from it."""
+"""A store imported as it was found: the same bytes come back, whatever the files are, and no replay answers from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import of the store that lies beside the tests: what reaches the tables."""
+"""Import of the small store beside the tests: the rows of the tables."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_used_bak_file_is_told(small_store: Path, tmp_path: Path, pullsim: Pul
 
 
 def test_segments_of_one_age_are_placed_together() -> None:
-    """The newest segment of a queue, the two before it, the four before these, and so on, whatever files they lie in."""
+    """The newest segment of a queue, the two before it, the four before these, and so on, whatever queue files have them."""
     from pipeline.importing.loaded_queues import LOADED_QUEUE, segments_by_age
 
     entries, a_file = 8192 * 9 + 5, 8192 * 4

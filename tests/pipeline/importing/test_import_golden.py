@@ -1,4 +1,4 @@
-"""Import of the real broker's stores: the tables hold every byte of the commit log, every entry, and the bounds that its answers tell."""
+"""Import of the real broker's stores: the tables have every byte of the commit log, every entry, and the bounds of the broker's answers."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_rows_and_ranges_give_every_byte_of_the_commit_log_back(imported: tuple[
 
 
 class Log:
-    """The commit log's bytes, as the broker looks a message's time up."""
+    """The commit log's bytes, with the broker's look-up of a message's store time."""
 
     def __init__(self, store: Path) -> None:
         self.files = {int(path.name): path.read_bytes() for path in (store / "commitlog").iterdir()}
         self.size = len(next(iter(self.files.values())))
 
     def store_timestamp(self, offset: int, size: int) -> int | None:
-        """Of the record there; CommitLog.pickupStoreTimestamp asks for none below the log's first file."""
+        """The store timestamp of the record at `offset`; CommitLog.pickupStoreTimestamp reads none before the log's first file."""
         content = self.files.get(offset // self.size * self.size)
         at = offset % self.size
         if content is None or at + size > self.size:
@@ -67,7 +67,7 @@ class Log:
 
 
 def ext_unit(store: Path, queue: tuple[str, int], code: int) -> tuple[int, int, bytes | None] | None:
-    """The unit at an address, where the extension's files follow each other without a gap."""
+    """The unit at an address, if the extension's files follow each other without a gap."""
     folder = store / "consumequeue_ext" / queue[0] / str(queue[1])
     if code > EXT_MAX_ADDRESS or not folder.exists():
         return None
@@ -77,7 +77,7 @@ def ext_unit(store: Path, queue: tuple[str, int], code: int) -> tuple[int, int, 
 
 
 def entries(store: Path, bounds: dict[tuple[str, int], tuple[int, int]]) -> list[tuple[Any, ...]]:
-    """What consume_queue must hold, read off the files up to each queue's recorded end."""
+    """The rows that consume_queue must have, read from the files up to each queue's recorded end."""
     log, expected = Log(store), []
     for path in sorted((store / "consumequeue").glob("*/*/*")):
         queue, first, content = (path.parts[-3], int(path.parts[-2])), int(path.name) // 20, path.read_bytes()

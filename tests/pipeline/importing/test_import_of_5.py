@@ -1,4 +1,4 @@
-"""The store of a running broker 5.5.0: its files tell the rules, the tables hold what it said, pulls of both versions are equal."""
+"""The store of a broker 5.5.0: its files show the version, the tables match what the broker said, and pulls get that version's answers."""
 
 from __future__ import annotations
 

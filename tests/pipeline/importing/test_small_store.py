@@ -45,7 +45,7 @@ STORES = ("ext", "holes", "cleaned", "torn-half-message-clean", "torn-abort-cq-b
 
 
 def by_driver(lake: Path | str, store: Path, broker: str = "b", *, layout: Layout | None = None, as_found: bool = False) -> Imported | str:
-    """The result of an import by the driver, or why Spark has to import."""
+    """The result of an import by the driver, or the reason why Spark has to import."""
     told: list[str] = []
     settings = BrokerSettings.from_sources()
     run = partial(import_store, store_path=str(store), broker=broker, layout=layout, settings=settings, as_found=as_found)
@@ -63,7 +63,7 @@ def table_rows(lake: Path, name: str) -> list[str]:
 
 
 def facts(lake: Path, name: str) -> tuple[Any, ...]:
-    """What a table's log says of it, but for the run."""
+    """The facts in a table's log, without those of the run."""
     table = DeltaTable(str(lake / name))
     found, protocol = table.metadata(), table.protocol()
     properties = {key: value for key, value in found.configuration.items() if key != "pullsim.runId"}

@@ -1,4 +1,4 @@
-"""consumer_offset as it changes: commits that are merged into it, dead runs, other runs, and an observation of lag in the same run."""
+"""Changes of consumer_offset: merged commits, runs that died, other runs, and an observation of lag in the same run."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_lag_by_group_sums_what_is_known_and_counts_what_is_not(lake: Path, want
 
 
 def swept(stores: Path, name: str, folder: Path) -> tuple[Path, StoreLag]:
-    """A copy of a golden store, where groups stand at every odd place of every queue."""
+    """A copy of a golden store with groups at every special offset of every queue; and the lag by its files."""
     store = shutil.copytree(stores / name, folder / name)
     offsets: dict[tuple[str, str], dict[int, int]] = {}
     for (topic, queue_id), queue in StoreLag(store).queues.items():
@@ -217,7 +217,7 @@ def plan(spark: SparkSession, query: str) -> str:
 
 
 def scans(plan_text: str, table: str) -> list[str]:
-    """What the plan says of each scan of a table."""
+    """The sections of a plan that describe the scans of a table."""
     return re.findall(rf"Location: \S+ \[\S+/{table}\].*?\n\n", plan_text, re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""lag_history: what an observation holds, when it is new, and how old ones go."""
+"""lag_history: the rows of an observation, when an observation is new, and how old ones are deleted."""
 
 from __future__ import annotations
 

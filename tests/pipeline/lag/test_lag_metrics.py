@@ -1,4 +1,4 @@
-"""How far groups are behind as gauges of rocketmq-exporter, and what `pullsim lag --metrics` adds: names, labels, sums, what is missing."""
+"""Consumer lag as gauges of rocketmq-exporter, and those that `pullsim lag --metrics` adds: names, labels, sums, missing values."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_group_has_its_verdict_and_what_waits(ask: AskAll) -> None:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> AskAll:
-    """A lake that was looked at ten times: group big consumes, small stands still one message before the end."""
+    """A lake with ten observations of lag: group big consumes, group small stays one message before the end."""
     groups = {"big": 0, "small": 999, "CID_RMQ_SYS_REVIVE_GROUP": 999, "TOOLS_CONSUMER": 1}
     place = {"brokerName": "a", "topic": "%DLQ%x%DLQ%", "queueId": 0}
     looks = [
@@ -347,7 +347,7 @@ def test_a_watch_serves_metrics_until_it_is_told_to_stop(lake: Path, monkeypatch
 
 
 def answers(port: int, query: str) -> list[Any]:
-    """The series that a Prometheus gives for a query; none where it does not answer yet."""
+    """The series that a Prometheus gives for a query; none if it does not answer yet."""
     address = f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:
         with urllib.request.urlopen(address, timeout=10) as answer:

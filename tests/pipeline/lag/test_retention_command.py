@@ -30,7 +30,7 @@ GROUPS = {"slow": (5, 5), "stopped": (12, 0), "new": (5, None), "last": (25, 1),
 
 
 def rows_of_broker() -> dict[t.Table, list[dict[str, Any]]]:
-    """Files written to 71 hours, 50 hours and 0 hours before midnight, the last of which is half full; a message every 100 bytes."""
+    """Three files, last written 71, 50 and 0 hours before midnight; the last one is half full. There is a message every 100 bytes."""
     ages = (71, 50, 0)
     return {
         t.BROKER: [

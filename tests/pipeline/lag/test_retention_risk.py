@@ -1,4 +1,4 @@
-"""retention_risk: what is lost, how far the rest is from it, and how long that will take, worked out by hand."""
+"""retention_risk, worked out by hand: the lost messages, the messages that remain before a loss, and the time until then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of the tables: real tables are as pipeline.schema.tables says, others read them as we do, versions are told apart."""
+"""The contract of the tables: they are as pipeline.schema.tables says, other readers read the same, other versions are refused."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_lake_of_another_version_is_refused_and_says_what_to_do(
 
 
 def as_texts(rows: list[dict[str, Any]]) -> list[str]:
-    """Rows as `contents` gives them: partition columns are text in its files, and maps lists of pairs."""
+    """Rows as `contents` gives them: partition columns are texts, and maps are lists of pairs."""
     texts = [
         {
             name: str(value) if name in t.PARTITION_COLUMNS else list(value.items()) if isinstance(value, dict) else value

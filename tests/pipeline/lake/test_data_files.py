@@ -1,4 +1,4 @@
-"""Which task reads which Parquet files of a table: each file one task's, neighbours together, about as many bytes for each."""
+"""Which task reads which Parquet files of a table: one task reads a file, neighbours go to one task, tasks have about equal bytes."""
 
 from __future__ import annotations
 

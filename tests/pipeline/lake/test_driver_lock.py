@@ -1,4 +1,4 @@
-"""One process at a time writes to a lake on S3; in place of S3 stands an object store in memory, with the same conditions of a PUT."""
+"""One process at a time writes to a lake on S3. An object store in memory, with the same conditions of a PUT, stands in for S3."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryStore]:
 
 
 def other_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on, this process knows nothing of what it has taken."""
+    """From now on, this process counts as another one, which has taken no lake."""
     monkeypatch.setattr(driver_lock, "_held", {})
 
 
@@ -127,7 +127,7 @@ def test_the_lake_of_a_dead_process_is_taken_over(bucket: MemoryStore, monkeypat
 
 
 def test_of_processes_that_come_at_once_one_has_the_lake(bucket: MemoryStore) -> None:
-    """Each after a dead one; the others see the new one alive."""
+    """All come after a dead process; one takes the lake, and the others find that it is alive."""
     obstore.put(bucket, KEY, b"left by nobody")
 
     def take(number: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a start of the JVM leaves for the next ones: files that are found again, and an archive that only a whole one counts as."""
+"""What a start of the JVM leaves for later starts: the jars that it found, and an archive of classes, which counts only if it is whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="needs Java
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where all of it is kept."""
+    """The folder in which all of it is kept."""
     found = tmp_path / "var" / "pullsim"
     monkeypatch.setattr(driver_start, "_FOLDER", found)
     return found
@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of Java that says which it is."""
+    """A JAVA_HOME whose file `release` names the version."""
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)
     (home / "bin" / "java").touch()
@@ -64,7 +64,7 @@ def test_jars_that_spark_brings_are_left_out(tmp_path: Path) -> None:
 
 
 def test_jars_of_other_packages_are_not_kept(tmp_path: Path) -> None:
-    """A second session of a process has the jars of the first one, whatever it asks for."""
+    """A second session of a process has the jars of the first one, whatever packages it names."""
     path = jar(tmp_path / "ivy", OURS)
     keep_jars(f"{PACKAGES},org.apache.hadoop:hadoop-aws:3.5.0", path)
     assert known_jars(f"{PACKAGES},org.apache.hadoop:hadoop-aws:3.5.0") == []
@@ -138,7 +138,7 @@ def test_nothing_is_hidden_that_others_tell(monkeypatch: pytest.MonkeyPatch, cas
 
 
 class Builder:
-    """Starts a session where no archive is taken, or none at all."""
+    """A builder of sessions that fails with every archive, or always."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.told: list[str] = []

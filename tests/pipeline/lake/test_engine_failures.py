@@ -1,4 +1,4 @@
-"""What is said where the engine fails: the cause is there, however long the stacks before it are."""
+"""The message when the engine fails has the cause, however long the stacks before it are."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_the_model_agrees_with_burrow_on_its_own_cases(
 
 
 def stored(rows: Sequence[Seen], *, has_commits: bool = False) -> dict[t.Table, list[dict[str, object]]]:
-    """Tables with a history of one broker, of which a pull was captured too, and perhaps a commit."""
+    """Tables with the lag history of one broker, a captured pull, and with `has_commits` a captured commit."""
     queue: dict[str, object] = {"brokerName": "b", "topic": "t", "queueId": 0}
     captured = queue | {"arrivalMicros": 10**15, "held": False, "requestId": "r", "sequence": 0}
     place = {"source": "s", "sourceDigest": "d", "connection": "c", "client": "c"}

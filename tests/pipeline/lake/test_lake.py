@@ -1,4 +1,4 @@
-"""The lake: layouts, any names, and the one commit point, whatever run dies or comes between."""
+"""The lake: layouts, names of all kinds, and its single commit point, also when runs die or other runs come between."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_rows_of_a_file_lie_in_the_order_of_their_offsets(spark: SparkSession, s
 
 
 def placed(spark: SparkSession, lake: Path, store: Path, asked: Layout | None, broker: str = "b") -> Any:
-    """Where an import would put its rows."""
+    """The placement of rows that an import would choose."""
     from pipeline.files.store_files import StoreFiles
     from pipeline.importing.load_store import load_store
     from pipeline.settings.settings import BrokerSettings
@@ -273,7 +273,7 @@ def test_a_lake_whose_first_commit_never_came_is_empty(spark: SparkSession, one:
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, name: str, between: Callable[[], None], *, after: t.Table | None = None) -> None:
-    """The next call of a method of LakeWriter is preceded (or followed, for one table) by what another run does."""
+    """Let another run, `between`, happen before the next call of a method of LakeWriter, or with `after` after its call for that table."""
     method = getattr(LakeWriter, name)
 
     def interrupted(self: LakeWriter, *rest: Any) -> Any:

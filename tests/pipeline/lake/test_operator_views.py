@@ -56,7 +56,7 @@ VIEWS = (
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> CapturedAnswers:
-    """A capture and its store, in which some groups are further behind."""
+    """A capture and its store, in which some groups have more lag."""
     folder = unpack("json", tmp_path_factory.mktemp("capture"), store=True)
     store = shutil.copytree(folder / "store", tmp_path_factory.mktemp("behind") / "store")
     known = CapturedAnswers(folder)
@@ -69,7 +69,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> CapturedAnswers:
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, answers: CapturedAnswers, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The store and its capture, and a broker of which there is a recorded trace only."""
+    """A lake with the store and its capture, and with a second broker that has only a recorded trace."""
     folder = tmp_path_factory.mktemp("operators") / "lake"
     import_as(spark, folder, answers.store, BROKER)
     captured: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -101,7 +101,7 @@ def write(spark: SparkSession, lake: Path, broker: str, found: dict[t.Table, lis
 
 
 def trace() -> list[dict[str, Any]]:
-    """Recorded pulls of the real store, those that it answered with null or threw for among them."""
+    """Recorded pulls of the real store, also those for which the store returned null or threw."""
     return [line for name in TRACES for line in golden_lines("store", "traces", f"{name}.jsonl") if "request" in line]
 
 
@@ -315,7 +315,7 @@ def spanned(entries: list[tuple[int, int]]) -> tuple[int | None, int | None]:
 
 
 def rate(number: int, first: int | None, last: int | None) -> Any:
-    """So much a second; none over less than a second, which two messages of one moment would make a high one."""
+    """`number` a second from `first` to `last`, ms; None for less than a second, in which two messages would be a high rate."""
     return pytest.approx(number * 1000 / (last - first)) if first is not None and last is not None and last - first >= 1000 else None
 
 

@@ -1,4 +1,4 @@
-"""Which SQL only reads the lake: each way to another file, to a write or to code is refused, and what people ask is not."""
+"""Which SQL only reads the lake: each way to another file, to a write or to code is refused, and usual queries are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Temporary files of Spark: nobody else reads them, and those of killed runs go."""
+"""Temporary files of Spark: other users cannot read them, and those of killed runs are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings for a while, such as those with which plans are walked, and the options of the JVM that a session starts."""
+"""Settings that hold for a block, such as those with which plans are walked, and the options of the JVM that a session starts."""
 
 from __future__ import annotations
 

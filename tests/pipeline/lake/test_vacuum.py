@@ -1,4 +1,4 @@
-"""Vacuum: what no version of the lake needs goes, what one of the last hours needs stays, whatever run died or goes on."""
+"""Vacuum deletes files that no version of the lake needs, and keeps those of the last hours, also when runs died or still write."""
 
 from __future__ import annotations
 
@@ -105,13 +105,13 @@ def test_files_in_no_commit_go_once_they_are_old(lake: Path) -> None:
 
 
 def replaced_by_a_run_that_dies(lake: Path) -> None:
-    """The rows that readers see lie in files then that the table's newest version does not have."""
+    """A run replaces the rows of `broker` and dies: readers see rows of files that the table's newest version does not have."""
     LakeWriter(Lake(None, str(lake)), run_id="dead", what="import", broker="b").replace_rows(t.BROKER, arrow_schema(t.BROKER).empty_table())
 
 
 @pytest.mark.parametrize("copied", [False, True])
 def test_rows_that_a_dead_run_replaced_stay(lake: Path, copied: bool) -> None:
-    """A copy without times: its commits look new, and the removals that they name are old."""
+    """A copy loses the files' times: its commits look new, but the removals that they name are old."""
     before = Lake(None, str(lake)).rows(t.BROKER).to_pylist()
     replaced_by_a_run_that_dies(lake)
     age(lake, 3)

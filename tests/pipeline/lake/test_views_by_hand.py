@@ -1,4 +1,4 @@
-"""Views whose cases no store at hand has: dead letter queues, paces, odd messages. Tables of a few rows, worked out by hand."""
+"""Views over tables of a few rows, worked out by hand: cases that no golden store has, such as dead letter queues, paces, odd messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that finds writes without a commit of the lake: for those of another it waits, its own are those of before it died."""
+"""A run finds writes that no version of the lake has: it waits for another run's; its own are from before it died."""
 
 from __future__ import annotations
 

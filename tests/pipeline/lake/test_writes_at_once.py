@@ -1,4 +1,4 @@
-"""Two runs that replace tables of one lake at once: the commit of the lake decides which of them is whole."""
+"""Two runs replace tables of one lake at once: the lake's commit decides which run counts, as a whole."""
 
 from __future__ import annotations
 

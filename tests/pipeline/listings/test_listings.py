@@ -1,4 +1,4 @@
-"""Lists without Spark, over a few rows worked out by hand: how they are sorted, cut and shown, bad names and options, lag as an alert."""
+"""Lists without Spark, over a few rows worked out by hand: their order, limit and form, bad names and options, and lag as an alert."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_what_is_not_known_is_no_all_clear(pullsim: Callable[..., tuple[int, str
 
 @pytest.fixture(scope="module")
 def two_brokers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Brokers a and b with a queue of orders each; groups that only a capture has; an offset on a topic that is gone."""
+    """Brokers a and b with a queue of orders each; groups that only a capture has; an offset on a deleted topic."""
     brokers, held = ("a", "b"), {"topic": "orders", "queueId": 0}
     sent = {"source": "s", "sourceDigest": "d", "connection": "c", "client": "10.0.0.1:5"}
     pull = {**held, **sent, "requestId": "p", "arrivalMicros": 1, "opaque": 1, "queueOffset": 0, "maxMsgNums": 32}

@@ -1,4 +1,4 @@
-"""The operator's commands over two real brokers: against the log of a captured one, and against what another said before its shutdown."""
+"""The operator's commands over two real brokers: compared with the log of a captured one, and with the report of one at its shutdown."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def answers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ca
 
 @pytest.fixture(scope="module")
 def live() -> Path:
-    """The store of a 5.5.0 broker, and what that broker said of it just before its shutdown."""
+    """The folder with the store of a 5.5.0 broker, and with what the broker reported just before its shutdown."""
     return unpacked("live") / "live"
 
 
@@ -364,7 +364,7 @@ def test_delayed_messages_are_those_that_the_broker_did_not_deliver(pullsim: Pul
 
 
 def is_stored_again(one: Record, answers: CapturedAnswers) -> bool:
-    """Whether the topic that a delayed message is for has it: a delivered message is stored again, there."""
+    """Whether a delayed message was delivered, which means that it is stored again in its real topic."""
     key = one.properties["REAL_TOPIC"], one.properties["UNIQ_KEY"], one.reconsume_times
     return any(
         (other.topic, other.properties.get("UNIQ_KEY"), other.reconsume_times) == key and other.store_timestamp > one.store_timestamp

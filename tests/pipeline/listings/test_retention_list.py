@@ -1,4 +1,4 @@
-"""The table of `pullsim retention`: queues of a topic folded, at most 100 columns wide, and a verdict that is no false all-clear."""
+"""The table of `pullsim retention`: queues of a topic in one row, at most 100 characters wide, and a verdict without a false all-clear."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pullsim timers`, `pullsim pop` and their views without Spark, over states that no broker at hand was left in, worked out by hand."""
+"""`pullsim timers`, `pullsim pop` and their views without Spark, worked out by hand over states that no golden store has."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def messages() -> list[Row]:
 
 
 def units() -> list[Row]:
-    """The units, each alone in its slot but for that of 90 s, where an order to drop comes after the message."""
+    """The units of timerlog. Each is alone in its slot, except in that of 90 s, where an order to drop follows its message."""
     found = [(number, slot, magic) for number, (_, magic, slot, _) in enumerate(TIMERS) if magic is not None]
     last: dict[int, int] = {}
     rows = []
@@ -79,7 +79,7 @@ def revive(offset: int, tag: str, raw: bytes, *, waits: bool = False) -> Row:
 
 
 def held(number: int, **more: Any) -> dict[str, Any]:
-    """A check point of group g: message `so` and those at distances `d`, given out a second before it ran out at NOW + number seconds."""
+    """A check point of group g, popped a second before it expires at NOW + `number` seconds: `so` and distances `d` are its messages."""
     return {"bm": 0, "bn": "b", "c": "g", "it": 1000, "pt": NOW + 1000 * number - 1000, "q": 0, "ro": 0, "t": "jobs"} | more
 
 

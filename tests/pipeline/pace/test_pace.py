@@ -1,4 +1,4 @@
-"""`pullsim pace`: what goes into which file at which moment, whatever the pace and the faults."""
+"""`pullsim pace`: which lines go into which file at which moment, for every pace and fault."""
 
 from __future__ import annotations
 

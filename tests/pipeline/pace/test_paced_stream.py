@@ -1,4 +1,4 @@
-"""What a stream reads of a feed is what a replay reads of the file, whatever the pace, the faults and the size of its batches.
+"""A stream reads the same from a feed as a replay reads from the file, whatever the pace, the faults and the size of the batches.
 
 The answer to a pull is a function of its row and of the settings, so rows and settings are compared here, without Spark.
 """
@@ -73,7 +73,7 @@ def counted(rows: list[dict[str, Any]]) -> Counter[str]:
 
 
 def fed_lines(feed: Feed) -> Counter[str]:
-    """How often each line is to be asked."""
+    """How often each line occurs in the files of a feed."""
     return Counter(line for file in feed.files() for line in file.lines)
 
 

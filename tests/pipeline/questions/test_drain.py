@@ -1,4 +1,4 @@
-"""Chains of pulls followed through queue files, without Spark: as many pulls as can be counted by hand, and what gets stuck."""
+"""Chains of pulls followed through queue files, without Spark: the numbers of pulls, counted by hand, and chains that get stuck."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pullsim explain`: what it tells of pulls that a real broker answered, and of messages that the broker sends and the client drops."""
+"""`pullsim explain`: its text on pulls that a real broker answered, and on messages that the broker sends and the client drops."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
-    """Recorded pulls, the header with the configuration before them."""
+    """Recorded pulls, after the header that has the configuration."""
     return all_lines(demo_data(tmp_path_factory) / DEMO_TRACE)
 
 
@@ -71,7 +71,7 @@ def asked(request: dict[str, Any], config: dict[str, Any]) -> list[str]:
 
 
 def one_of_each(lines: list[Line]) -> list[Line]:
-    """A recorded pull of each way that a scan can go, those that found something with each kind of filter."""
+    """Recorded pulls: one that found messages for each kind of filter, one with MESSAGE_WAS_REMOVING, one that threw."""
     found: dict[tuple[Any, Any], Line] = {}
     for line in lines:
         status = line["response"].get("status", "exception")

@@ -1,4 +1,4 @@
-"""An explained pull as people read it, without Spark: what is folded, what ended the batch, what the store does not answer."""
+"""The text of an explained pull, without Spark: folded entries, what ended the batch, and pulls that the store does not answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pullsim whatif`: two recordings of the same pulls by brokers with other settings, and chains of pulls that can be counted by hand."""
+"""`pullsim whatif`: recordings of the same pulls under two settings, and chains of pulls that can be counted by hand."""
 
 from __future__ import annotations
 

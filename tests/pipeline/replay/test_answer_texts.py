@@ -1,4 +1,4 @@
-"""JSON of answers that the driver makes: that of Spark, to the byte, whatever texts the messages have."""
+"""The driver writes the JSON of answers byte for byte as Spark does, whatever texts the messages have."""
 
 from __future__ import annotations
 

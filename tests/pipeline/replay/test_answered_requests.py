@@ -1,4 +1,4 @@
-"""Answers in the lines of their requests: lines keep what they had, and files of several chunks keep their order."""
+"""Answers are added to the lines of their requests: lines keep their other fields, and files of several chunks keep their order."""
 
 from __future__ import annotations
 

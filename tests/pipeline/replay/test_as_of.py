@@ -1,4 +1,4 @@
-"""Pulls as of their own time, and cut at a recorded maxOffset: against getMessage in plain Python, on stamps in any order."""
+"""Pulls as of their own time, and cut at a recorded maxOffset, compared with getMessage in plain Python; store times have any order."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_pull_is_cut_at_the_max_offset_that_was_recorded(
 
 
 def check_recorded_pulls_as_of_times(lake: Lake, store: Path, trace: Path, folder: Path) -> None:
-    """The pulls of a trace on a real store, asked as of times about its messages' stamps."""
+    """Check the pulls of a trace on a real store, as of times around the store timestamps of its messages."""
     header, *lines = all_lines(trace)
     broker = SlowBroker(store, header["config"], header["maxPhyOffset"])
     digits = random.Random(store.name)

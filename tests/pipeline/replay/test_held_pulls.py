@@ -34,7 +34,7 @@ in_both_ways = pytest.mark.parametrize("engine", [(), ON_SPARK], ids=["driver", 
 
 
 def answered_by(err: str, engine: tuple[str, ...]) -> bool:
-    """Whether that engine answered, by what is told with --verbose."""
+    """Whether that engine answered, according to stderr with --verbose."""
     return ("the driver answers" in err) == (engine == ())
 
 
@@ -109,7 +109,7 @@ RULES = FilterRules(manager=ConsumerFilterManager(BloomFilter.create_by_fn(20, 3
 
 
 def moment(line: dict[str, Any], messages: tuple[tuple[int, str], ...], first: int = 0, **settings: Any) -> int:
-    """When a pull is woken as far as a run of messages from offset `first` on tells, ms behind START."""
+    """The ms after START at which a pull is woken, by a run of messages from offset `first` on."""
     polling = Polling.of(BrokerSettings(settings))
     asked = line["request"]
     wanted = asked["filter"] or {"type": None, "expression": None}
@@ -142,7 +142,7 @@ def test_arrivals_wake_nobody_on_a_slave_or_without_long_polling() -> None:
 
 
 def first_sweep(interval: int) -> int:
-    """Between START and the sweep behind it, where START is none."""
+    """The ms from START to the next sweep; 0 if START is one."""
     return -START % interval
 
 
@@ -158,7 +158,7 @@ def test_the_least_moment_of_all_runs_is_that_of_the_whole_queue(found: list[tup
 
 
 def moment_by_hand(line: dict[str, Any], messages: tuple[tuple[int, str], ...]) -> int:
-    """The broker, one moment after the other: each message, then the sweep."""
+    """The moment at which the broker wakes a pull, found step by step: each message, then the sweep."""
     asked = line["request"]
     tag = None if asked["filter"] is None else asked["filter"]["expression"]
     held = asked["timestamp"] - START

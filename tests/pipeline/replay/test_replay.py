@@ -1,4 +1,4 @@
-"""`pullsim replay` on a real store: order and form of the answers, what the options change, and what a bad line ends in."""
+"""`pullsim replay` on a real store: order and form of the answers, the effects of options, and the error of a bad line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which task reads which segments, and what it reads: each one that is asked for once, wherever it is in the files."""
+"""Which task reads which segments: each segment that requests need is read once, wherever it is in the files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SCHEMA = pa.schema(
 
 
 def files_of(folder: Path, files: list[list[tuple[str, Segment]]], group_rows: int) -> _SegmentFiles:
-    """The rows of each file, in groups of so many."""
+    """Write the rows of each file, in row groups of `group_rows` rows."""
     folder.mkdir(exist_ok=True)
     paths = [str(folder / f"{number}.parquet") for number in range(len(files))]
     for path, rows in zip(paths, files, strict=True):
@@ -116,7 +116,7 @@ def test_each_segment_that_is_asked_for_is_read_once_by_one_task(
 
 
 def read_by_task(paths: tuple[str, ...], segments: list[dict[str, Any]], chance: random.Random) -> list[Segment]:
-    """The segments that a task meets before its packed rows, each of which is of the one before it."""
+    """The segments that a task gets; each of its packed rows has to follow the segment that it needs."""
     beyond = {"topic": "a", "queueId": 0, "key": -1, "wide": False, "requests": b"beyond", "place": None}
     packed = [row | {"wide": False, "requests": b"%d" % number} for row in segments for number in range(chance.randint(1, 3))]
     met: list[Segment] = []

@@ -1,4 +1,4 @@
-"""Which replays the driver leaves to Spark: what needs more than it keeps. It has written nothing then."""
+"""The replays that the driver leaves to Spark, because they are too large for it. The driver then has written nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(lake: str, trace: Path, out: Path, reads: small_replay.Reads = "lines", **options: Any) -> str:
-    """What is told of a replay to a file: who answers, or why it is Spark."""
+    """The line of a replay to a file that says who answers, and why if it is Spark."""
     given, lines = ReplayOptions(out=str(out), **options), list[str]()
 
     def answer(broker: OpenedBroker) -> Any:

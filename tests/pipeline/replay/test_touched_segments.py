@@ -1,4 +1,4 @@
-"""Which segments are read for some requests: those that they start in, and few others."""
+"""The segments that are read for some requests: those in which the requests start, and few others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of another one: of groups that are new or gone, of lags that one of them does not know, and of cut reports."""
+"""A report compared with another one: groups that are new or gone, lags that one report does not know, and reports that were cut."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def group(name: str = "g", status: str = "OK", lag: int | None = 0, **figures: i
 
 
 def compare(before: Sequence[Group], now: Sequence[Group], only: Filters | None = None) -> tuple[Tone, str, Answer]:
-    """The tone and the sentence, without its begin, of an answer about all of a lake now, and the answer."""
+    """Compare the groups of two reports; returns the answer's tone, its sentence without the begin, and the answer."""
     question = Compared("before.json", 0, "lake", {}, before, []).question({"groups": now})
     answer = question.answer(Scope("lake", ("b",), only or Filters()), [])
     assert isinstance(answer, Answer)
@@ -75,7 +75,7 @@ def topic(name: str = "t", messages: int = 100, size: int = 1000, **figures: flo
 
 
 def compare_topics(before: Sequence[Group], now: Sequence[Group], only: Filters | None = None) -> tuple[str, Answer]:
-    """The sentence, without its begin, of an answer about all of a lake now, and the answer."""
+    """Compare the topics of two reports; returns the answer's sentence without the begin, and the answer."""
     question = topics_question(Compared("before.json", 0, "lake", {}, [], before), {"topics": now})
     answer = question.answer(Scope("lake", ("b",), only or Filters()), [])
     assert isinstance(answer, Answer)

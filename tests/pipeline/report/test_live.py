@@ -1,4 +1,4 @@
-"""`pullsim serve`: who is answered, what an address narrows, and the page in a browser, with names to click on."""
+"""`pullsim serve`: which requests are answered, how an address narrows the page, and the page in a browser, with names to click on."""
 
 from __future__ import annotations
 

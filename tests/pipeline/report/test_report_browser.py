@@ -1,4 +1,4 @@
-"""The page of the report in headless Chromium: nothing runs, nothing is fetched, it fits a phone and paper, and is read in the dark."""
+"""The page of the report in headless Chromium: no script runs, nothing is fetched, it fits a phone and paper, and has a dark form."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(browser: Browser, file: Path, **options: Any) -> tuple[Page, list[str]]:
-    """The page as a browser has it, and what it asked for or complained of."""
+    """The page as a browser shows it, and the browser's requests and complaints."""
     heard: list[str] = []
     view = browser.new_page(**options)
     view.on("request", lambda request: heard.append(request.url))

@@ -118,7 +118,7 @@ def test_what_the_report_leaves_out_is_no_all_clear(report: Callable[..., tuple[
 
 
 def test_a_report_is_narrowed_to_a_time(report: Callable[..., tuple[int, Report, str]]) -> None:
-    """In each second each group pulls once: a pull of four finds messages, one is sent elsewhere, two find nothing."""
+    """In each second each group pulls once: of four pulls one finds messages, one is sent to another offset, two find nothing."""
     since, until = START + 4 * SECOND, START + 7 * SECOND
     code, found, err = report("--from", since, "--to", until)
     assert code == 0, err

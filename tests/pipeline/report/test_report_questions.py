@@ -1,4 +1,4 @@
-"""What the report says of rows, without Spark."""
+"""The findings of the report on given rows, without Spark."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def offset(group: str, topic: str, at: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory: pytest.TempPathFactory) -> EmbeddedLake:
-    """Group pop has retry topics of both forms, pop_t is a group of its own, and dead letters of pop came from topic t."""
+    """Group pop has retry topics of both forms, and dead letters from topic t; pop_t is another group."""
     ends = {"t": 9, "u": 9, "%RETRY%pop_u": 4, "%RETRY%pop+t": 2, "%RETRY%pop_t": 7, "%RETRY%gone": 1, "%DLQ%pop": 3, "%DLQ%pop_t": 1}
     letters = [("%DLQ%pop", "t", 0), ("%DLQ%pop", "t", 1), ("%DLQ%pop", "u", 2), ("%DLQ%pop_t", "v", 0)]
     rows = {
@@ -87,7 +87,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> EmbeddedLake:
 
 
 def failed(lake: EmbeddedLake, **only: Any) -> tuple[dict[str, tuple[int, int | None, int]], Answer]:
-    """What each group sent back, what of it waits, and its dead letters; and the answer."""
+    """(messages sent back, those that wait, dead letters) of each group, and the answer."""
     scope = Scope("lake", ("b",), Filters(**only), imported=True)
     answer = FAILED.answer(scope, [list(found) for found in lake.asked(FAILED.queries(scope))])
     assert isinstance(answer, Answer)

@@ -1,4 +1,4 @@
-"""`pullsim frames`: files of frames in, the same with the commands out."""
+"""`pullsim frames` reads files of frames, and writes the same lines with the decoded commands."""
 
 from __future__ import annotations
 

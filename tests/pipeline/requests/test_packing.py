@@ -1,4 +1,4 @@
-"""Packed requests: what a row says of each of them stays when rows are joined, split and packed again."""
+"""Packed requests: a row's data of each request stays the same when rows are joined, split and packed again."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ def told(packed: Packed) -> list[dict[str, object]]:
 
 
 def by_seq(keys: int, matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """A few keys, of wide and other rows."""
+    """Place requests under `keys` keys, by seq; every other request is wide."""
     return matrix[:, Col.SEQ] % keys, matrix[:, Col.SEQ] % 2 == 0
 
 
 def packed_rows(requests: list[dict[str, object]], cut: int, place: Place) -> list[dict[str, Any]]:
-    """Packed in two parts, so that there are several rows of a queue."""
+    """The packed rows of requests, packed in two parts, so that a queue has several rows."""
     batches = [pa.RecordBatch.from_pylist(part, REQUEST_ARROW) for part in (requests[:cut], requests[cut:]) if part]
     return [row for batch in batches for packed in pack(place, iter([batch])) for row in packed.to_pylist()]
 
 
 def numbered(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """With a seq."""
+    """The rows, numbered by seq."""
     return [row | {"seq": seq} for seq, row in enumerate(rows)]
 
 
 def in_order(told_of: Iterable[dict[str, object]]) -> list[dict[str, object]]:
-    """By seq."""
+    """The requests sorted by seq."""
     return sorted(told_of, key=lambda one: str(one["seq"]).zfill(3))
 
 

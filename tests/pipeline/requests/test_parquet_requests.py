@@ -1,4 +1,4 @@
-"""Pull requests in Parquet files: the same requests as in lines of JSON, in both forms; what is none is named."""
+"""Pull requests in Parquet files, in both forms: the same requests as in lines of JSON; a row that is no request is named."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ GOOD: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": 0, "queue
 
 
 def of_lines(requests: list[dict[str, Any]]) -> pa.RecordBatch:
-    """The rows that the same requests are in a file of lines."""
+    """The rows that the same requests give in a file of lines."""
     return read_lines("f", 1, b"".join(json.dumps({"request": one}).encode() + b"\n" for one in requests))
 
 
@@ -125,7 +125,7 @@ def test_a_file_that_is_cut_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture
 def pool() -> Iterator[pa.MemoryPool]:
-    """What Arrow takes of memory from now on."""
+    """A memory pool that counts what Arrow takes from now on."""
     usual = pa.default_memory_pool()
     counted = pa.proxy_memory_pool(usual)
     pa.set_memory_pool(counted)

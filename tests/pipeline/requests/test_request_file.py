@@ -1,4 +1,4 @@
-"""Files of pull requests: what is a request, and what the first line that is none is called."""
+"""Files of pull requests: which lines are requests, and the error that names the first line that is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables index_entry and checkpoint: what the files of the real broker hold, read here with nothing but struct."""
+"""Tables index_entry and checkpoint have the content of the real broker's files, which is read here with struct alone."""
 
 from __future__ import annotations
 

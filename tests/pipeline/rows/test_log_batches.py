@@ -1,4 +1,4 @@
-"""A log file as Arrow batches: rows say what the decoder says, and rows and ranges together give the file's bytes back."""
+"""A log file as Arrow batches: rows have the decoder's values, and rows and ranges together give the file's bytes back."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_message_with_a_port_that_java_refuses_has_no_id(message: Message, por
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[bytes, int]:
-    """A file's bytes and where it starts: records, some of which no row gives back, and anything behind them."""
+    """A file's bytes and its first offset: records, some of which no row gives back, and any bytes after them."""
     from_offset = draw(st.sampled_from([0, 1 << 30]))
     log = placed(draw(st.lists(messages(), max_size=4)), from_offset)
     records = [bytearray(encode(message)) for message in log]

@@ -1,4 +1,4 @@
-"""Which files of a store are read as timerlog, and the times of slots in the steps of the timer."""
+"""Which files of a store are read as timerlog, and the times of slots by the timer's precision."""
 
 from __future__ import annotations
 

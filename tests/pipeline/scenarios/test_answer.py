@@ -1,4 +1,4 @@
-"""`pullsim answer`: a file of scenarios in, the same with results out, and what happened when as tables."""
+"""`pullsim answer` reads a file of scenarios, and writes it with results, and the history of the broker as tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def asked(path: Path, cases: list[dict[str, Any]]) -> Path:
-    """The cases without what was recorded, as a file."""
+    """Write the cases without their recorded results to a file."""
     bare = [case | {"steps": [{name: step[name] for name in step if name != "result"} for step in case["steps"]]} for case in cases]
     path.write_text("".join(json.dumps(case) + "\n" for case in bare), "utf-8")
     return path

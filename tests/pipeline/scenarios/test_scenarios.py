@@ -1,4 +1,4 @@
-"""Scenarios against the broker: every recorded answer, and what the steps refuse."""
+"""Scenarios compared with every recorded answer of the broker, and steps that are refused."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ VALUES = [None, True, -1, 1, 2**31, 2**63, 10**30, 1.5, "", "x", "a@b", "*", "TA
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where something stands in a JSON value."""
+    """The paths of all values within a JSON value."""
     for key, one in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield (*at, key)
         yield from places(one, (*at, key))

@@ -1,4 +1,4 @@
-"""Whom the small HTTP server answers: requests that name this machine, so many at once, of clients that send them in time."""
+"""The small HTTP server answers requests that name this machine, up to a number at once, from clients that send them in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a slave that is behind would have answered: against getMessage in plain Python on what it has, and by hand."""
+"""The answers of a slave that lags behind its master, compared with getMessage in plain Python over the slave's data, and by hand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> MadeStore:
 
 
 def slave_of(broker: SlowBroker, topic: str, queue_id: int, whole: Bounds, log_end: int) -> Bounds:
-    """The bounds of a slave whose log ends there: up to the last entry whose message it has whole."""
+    """The bounds of a slave whose log ends at `log_end`: up to the last entry whose message is before that end as a whole."""
     visible = [whole.min_offset]
     for first, content in broker.queue(topic, queue_id).items():
         for number, (physic, size, _) in enumerate(struct.iter_unpack(">qiq", content)):

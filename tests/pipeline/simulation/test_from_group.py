@@ -1,4 +1,4 @@
-"""`simulate --from-group`: what it prints is a scenario that simulate reads, whatever names and gaps a lake has."""
+"""`simulate --from-group` prints a scenario that simulate reads, whatever names and gaps a lake has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenario files of simulations: what they say, and why one is refused."""
+"""Scenario files of simulations: how they are read, and why one is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores of simulated runs: each message that the simulation tells of stands where it says."""
+"""Stores of simulated runs: each message that the simulation reports is in the store at the reported place."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def key_of(message: Message) -> str:
 
 
 def assert_consumed_is_stored(stored: Stored, rows: list[Row]) -> None:
-    """What a listener was given is in the store, at its place, as the message and the try that it was."""
+    """Assert that each message that a listener got is in the store at its place, with its number of tries."""
     consumed = of_table(rows, "consumption")
     assert consumed
     for row in consumed:
@@ -164,7 +164,7 @@ def test_transactions_leave_half_and_op_messages(tmp_path: Path) -> None:
 
 
 def figures_at_the_end(plan: GroupPlan, rows: list[Row]) -> TransactionFigures:
-    """What became of transactions by the end of the run, not by `until`."""
+    """The figures of transactions at the end of the run, not at `until`."""
     (figures,) = of_table(rows, "simulation_run")
     assert plan.transactions
     return transacted(replace(plan, until=figures["endedMillis"] * 1000), plan.transactions)[1]

@@ -1,4 +1,4 @@
-"""What load and start of 4.9.3 and of 5.5.0 make of the stores that 5.5.0 wrote, against the loads of the real brokers."""
+"""Load and start, by the rules of 4.9.3 and 5.5.0, of the stores that 5.5.0 wrote, compared with the loads of the real brokers."""
 
 from __future__ import annotations
 

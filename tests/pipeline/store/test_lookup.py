@@ -1,4 +1,4 @@
-"""`pullsim lookup` against what the real broker answered, line by line; and what it refuses."""
+"""`pullsim lookup` compared line by line with the real broker's answers; and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look-ups as 5.5.0 does them: every recorded one, and the boundaries on queues made by hand."""
+"""Look-ups by the rules of 5.5.0: every recorded one, and the boundaries on queues made by hand."""
 
 from __future__ import annotations
 

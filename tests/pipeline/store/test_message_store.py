@@ -1,4 +1,4 @@
-"""A store over each kind of files: what is put after a restart goes where it goes without one."""
+"""A store over each kind of files: messages put after a restart go to the same places as without a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recovery as 5.5.0 does it: every recorded recovery, and the choice of the file rule by rule."""
+"""Recovery by the rules of 5.5.0: every recorded recovery, and the choice of the file, rule by rule."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_store_recovers_as_in_5_5_0(archive: str, name: str, stores: Path) -> 
 
 
 def test_queues_are_cut_if_they_reach_the_end_after_dispatching(tmp_path: Path) -> None:
-    """What a broker 5.5.0 told of this store: c2 is dispatched to the place of c0, and the former entries behind it count again."""
+    """A broker 5.5.0 said so of this store: c2 is dispatched to the place of c0, and the old entries after it count again."""
     store = tiny_store(tmp_path / "store", [(name, 0) for name in "abc"])
     for damaged in "bc":
         with (store / "consumequeue" / damaged / "0" / f"{0:020}").open("r+b") as file:
@@ -48,7 +48,7 @@ def test_queues_are_cut_if_they_reach_the_end_after_dispatching(tmp_path: Path) 
 
 
 def test_the_confirmed_offset_is_where_the_last_message_lies(tmp_path: Path) -> None:
-    """What a broker 5.5.0 told of this store, whose last record says that it begins 20 bytes later."""
+    """A broker 5.5.0 said so of this store, whose last record says that it begins 20 bytes later."""
     store = tiny_store(tmp_path / "store", [("a", 0)])
     log = store / "commitlog" / f"{0:020}"
     last = log.read_bytes().rindex(b"message 2")
@@ -74,7 +74,7 @@ def test_the_confirmed_offset_is_where_the_last_message_lies(tmp_path: Path) -> 
 def test_without_a_good_message_the_confirmed_offset_is_that_before_recovery(
     tmp_path: Path, how: dict[str, Any], is_killed: bool, confirmed: int
 ) -> None:
-    """What a broker 5.5.0 told of these stores, whose first record has a damaged body, and whose checkpoint has 1234."""
+    """A broker 5.5.0 said so of these stores, whose first record has a damaged body, and whose checkpoint has 1234."""
     store = tiny_store(tmp_path / "store", [("a", 0)])
     with (store / "commitlog" / f"{0:020}").open("r+b") as file:
         file.seek(8)

@@ -1,4 +1,4 @@
-"""Parts of a store of broker 5.x that are not modelled are refused by name; what the default settings make is not."""
+"""Parts of a 5.x broker's store that are not modelled are refused by name; parts that its default settings make are not refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version that the files of a store tell: the real stores of each version, and who overrides whom."""
+"""The version of the broker, found from a store's files: real stores of each version, and which source overrides the files."""
 
 from __future__ import annotations
 

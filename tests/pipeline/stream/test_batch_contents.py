@@ -1,4 +1,4 @@
-"""What a batch of a stream holds: counted in one job, by file and by the segments that its requests start in."""
+"""The contents of a stream's batch, counted in one job: by file, and by the segments in which its requests start."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def contents(batch: DataFrame) -> Contents:
 
 
 def test_configurations_are_told_apart_where_numbers_do_not_tell_files(spark: SparkSession) -> None:
-    """As those of pulls that are held: they are numbered anew."""
+    """So it is with held pulls, which are numbered anew."""
     from pipeline.stream.request_stream import STREAM_SCHEMA
 
     of_all = {"topic": "a", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32}

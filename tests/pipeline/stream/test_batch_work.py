@@ -11,7 +11,7 @@ from tests.runs.replaying import NOON
 
 
 class Frame:
-    """Refers to itself, as a frame of Spark does."""
+    """An object that refers to itself, as a DataFrame of Spark does."""
 
     def __init__(self) -> None:
         self.me = self

@@ -1,4 +1,4 @@
-"""Streams killed anywhere and started again, stopped, two at once, checkpoints half-written: every request has its one answer."""
+"""Streams that are killed anywhere and started again, are stopped, run two at once, or have cut checkpoints: one answer a request."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_file_written_over_after_its_answers_were_committed_and_before_spark_n
 
 
 def beside_imports(imports_end: threading.Event) -> type[Batches]:
-    """Batches that meet imports: each of FILES batches waits for a moment, and the last one until `imports_end` is set."""
+    """A kind of Batches that runs beside imports: each of FILES batches waits a moment, the last one until `imports_end` is set."""
 
     class BesideImports(Batches):
         def __call__(self, batch: DataFrame, number: int) -> None:
@@ -105,7 +105,7 @@ def beside_imports(imports_end: threading.Event) -> type[Batches]:
 
 
 def started(lake: Path, folder: Path, checkpoint: Path, run_id: str, kind: type[Batches] = Batches) -> Batches:
-    """What answers the batches of a stream of its own."""
+    """The Batches that answer a new stream with its own checkpoint."""
     stored: dict[str, str] = {}
     run, _ = run_of_checkpoint(
         str(checkpoint), run_id=run_id, lake=str(lake), broker=BROKER, source=str(folder), at="snapshot", settings=stored
@@ -121,7 +121,7 @@ def started(lake: Path, folder: Path, checkpoint: Path, run_id: str, kind: type[
 
 
 def run_batches(spark: SparkSession, batches: Batches, checkpoint: Path, *, files_max: int) -> None:
-    """Answer what is there, and end."""
+    """Answer the requests that are in the folder, and end."""
     log = RequestLog(f"{checkpoint}/{REQUESTS}")
     report = report_of(spark, batches.run, log, batches.counts, progress=lambda _: None, now=lambda: NOON, publish=None)
     lake = Lake(spark, batches.root)

@@ -23,7 +23,7 @@ def open_checkpoint(folder: Path) -> tuple[StreamRun, list[str]]:
 
 
 class Checkpoint:
-    """Of a stream with so many entries, offsets (each of the next entry, but for `idle` ones at the end) and commits."""
+    """A stream's checkpoint with so many entries, offsets and commits. Each offset is of the next entry; the last `idle` ones of none."""
 
     def __init__(self, folder: Path, *, entries: int, offsets: int, commits: int, idle: int = 0) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""The log of what a stream has read of a folder: which files a batch has, and what stays the same when it is asked for again."""
+"""The log of the requests that a stream has read from a folder: the files of a batch, and what stays the same when it is read again."""
 
 from __future__ import annotations
 

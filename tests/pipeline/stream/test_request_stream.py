@@ -29,7 +29,7 @@ class Stream:
         return RequestStreamReader(str(self.folder), str(self.log), 10)
 
     def offsets(self, batch: int) -> list[int]:
-        """The queue offsets that the requests of a batch ask for."""
+        """The queue offsets of the requests of a batch."""
         reader = self.reader()
         parts = reader.partitions({"entry": batch - 1}, {"entry": batch})
         return [row["queueOffset"] for part in parts for rows in reader.read(part) for row in rows.to_pylist()]

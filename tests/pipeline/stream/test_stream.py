@@ -1,4 +1,4 @@
-"""`pullsim stream`: what arrives in a folder is answered as a replay of the file answers it, each request once."""
+"""`pullsim stream`: requests that arrive in a folder get the answers that a replay of the file gives, each once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["driver", "Spark"])
 def answering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who answers all batches whose requests have no answer yet."""
+    """Let the driver, or Spark, answer all batches whose requests have no answer yet."""
     if request.param == "Spark":
         monkeypatch.setattr(stream_batches, "_SMALL_BYTES", -1)
     else:

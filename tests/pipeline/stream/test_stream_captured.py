@@ -1,4 +1,4 @@
-"""`pullsim stream --requests pull_request`: captured pulls are answered as by a replay, each capture once, and none that died."""
+"""`pullsim stream --requests pull_request`: captured pulls get a replay's answers, each capture once, and no capture that died."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Traffic:
         ok(self._pullsim("capture", self.files[number], "--lake", self.lake))
 
     def stream(self, checkpoint: Path, *options: object) -> str:
-        """What it says at its end."""
+        """The last line that the stream prints."""
         command = ("stream", "--lake", self.lake, "--requests", "pull_request", "--checkpoint", checkpoint, "--once", *options)
         return ok(self._pullsim(*command)).splitlines()[-1]
 

@@ -1,4 +1,4 @@
-"""Frames among the files of a stream: pulls are answered as the broker answers them, all else is bad."""
+"""Frames in the files of a stream: pulls get the broker's answers, every other command is a bad request."""
 
 from __future__ import annotations
 

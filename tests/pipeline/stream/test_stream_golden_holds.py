@@ -1,6 +1,6 @@
-"""Golden scenarios of long polling through `stream` and `replay --hold`: what was sent is the store, what was asked are the files.
+"""Golden scenarios of long polling through `stream` and `replay --hold`: their messages are the store, their pulls the files of requests.
 
-Each scenario has a stretch of time of its own, with topics of its own, so that one store and one stream hold all of them.
+Each scenario has its own stretch of time and its own topics, so that one store and one stream are enough for all of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NOT_COMPILED = "hold_bad_sql_wakes_on_anything"  # the checks hand the store no 
 
 
 def can_be_asked(case: dict[str, Any]) -> bool:
-    """Whether files of requests say all of a scenario; who has a subscription of its own needs no heartbeat."""
+    """Whether files of requests can express a scenario. A pull with its own subscription needs no heartbeat."""
     steps = case["steps"]
     pulls = [step["ext"] for step in steps if step["op"] == "pull"]
     first = next(number for number, step in enumerate(steps) if step["op"] == "pull")
@@ -54,7 +54,7 @@ def can_be_asked(case: dict[str, Any]) -> bool:
 
 @dataclass
 class Played:
-    """A scenario on the clock: what was sent, what was asked, and what is to come of it."""
+    """A scenario on the clock: its messages, its pulls, and the expected answers."""
 
     case: dict[str, Any]
     now: int
@@ -116,7 +116,7 @@ def pullsim(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 @dataclass(frozen=True)
 class Scenarios:
-    """All scenarios, the lake with what was sent, and a folder with a file of what was asked in each."""
+    """All scenarios, the lake with their messages, and a folder with a file of pulls for each scenario."""
 
     played: list[Played]
     lake: Path
@@ -186,7 +186,7 @@ def all_differences(scenarios: list[Played], answers: list[dict[str, Any]]) -> l
 
 
 def differences(played: Played, name: str, asked: dict[str, Any], row: dict[str, Any]) -> list[str]:
-    """In what an answer differs from what the broker gave."""
+    """The fields in which an answer differs from the broker's."""
     result, last_sent = played.expected[name]
     woken = row["wokenMillis"]
     offsets = {one: int(value) for one, value in result["ext"].items() if one.endswith("Offset")}

@@ -59,13 +59,13 @@ class State:
         self.timeout = moment
 
     def released(self, came: Iterable[tuple[int, int]] = ()) -> list[int]:
-        """The pulls that are released when pulls have come, each with a moment."""
+        """The pulls that are released when new pulls come, each with the moment that wakes it."""
         self.timeout = NEVER  # as Spark forgets it before each call
         rows = pd.DataFrame([(wakes, str(pull)) for pull, wakes in came], columns=["wakes", "pull"])
         return sorted(int(pull) for frame in hold(("file", 0), iter([rows]), cast("GroupState", self)) for pull in frame["pull"])
 
     def released_by(self, now: int) -> list[int]:
-        """The pulls that are released when the clock stands at a time: none where Spark does not call."""
+        """The pulls that are released at a time of the clock; none if Spark would not call the state."""
         self.now = now
         return self.released() if self.exists and self.timeout < now else []
 
@@ -123,7 +123,7 @@ def test_pulls_are_answered_once_when_their_time_has_come(spark: SparkSession, p
 
 
 def answered_by_first_query(spark: SparkSession, pullsim: Pullsim, tmp_path: Path) -> tuple[Path, Path, tuple[object, ...], str]:
-    """Assert what the first query of a stream answers; gives the lake, the folder of requests, the command and the run."""
+    """Assert what the first query of a stream answers; returns the lake, the folder of requests, the command and the run."""
     lake, folder = tmp_path / "lake", tmp_path / "incoming"
     import_as(spark, lake, held_store(tmp_path / "store"))
     folder.mkdir()
@@ -182,18 +182,18 @@ PULLS = {topic: number for number, topic in enumerate(IMPORTS, 1)}  # a topic fo
 
 
 def store_with(path: Path, which: int) -> Path:
-    """All kinds in one store, as it was before the import (0) or behind it (1)."""
+    """A store with all kinds of IMPORTS, as it was before the import (0) or after it (1)."""
     found = ((topic, message) for topic, both in IMPORTS.items() for message in both[which])
     return store_of(path, [(START + time, topic, 0, tag, {}) for topic, (time, tag) in found])
 
 
 def given_out(which: int, *, at_once: bool) -> list[str]:
-    """The kinds whose pull the state gives out in its own batch at 5 s, or later, as the store says."""
+    """The kinds whose pull the state releases in the pull's own batch at 5 s, or later, by the store before (0) or after the import (1)."""
     return [topic for topic, both in IMPORTS.items() if (ANSWERS[both[which]][0] != 20_000) == at_once]
 
 
 def batch_of(spark: SparkSession, *, fresh: Iterable[str] = (), released: Iterable[str] = ()) -> DataFrame:
-    """The rows of a batch as the query of a stream gives them."""
+    """The rows of a batch, as the query of a stream makes them: new pulls, and pulls that the state released."""
     of_all = {"consumerGroup": "g", "queueId": 0, "queueOffset": 1, "maxMsgNums": 32, "sysFlag": 3, "suspendTimeoutMillis": 15_000}
     of_all |= {"timestamp": START + 2000, "source": "file", "sourceDigest": "d" * 64}
     rows = [
@@ -205,7 +205,7 @@ def batch_of(spark: SparkSession, *, fresh: Iterable[str] = (), released: Iterab
 
 
 def batches_of(spark: SparkSession, lake: Path, checkpoint: Path) -> Batches:
-    """What answers them, as after a start of the process."""
+    """The Batches that answer them, as after a start of the process."""
     run, _ = run_of_checkpoint(
         str(checkpoint),
         run_id="r",

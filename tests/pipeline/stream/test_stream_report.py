@@ -1,4 +1,4 @@
-"""What a stream tells of its batches: counts, times, what waits in its folder, and that it ended."""
+"""The report of a stream: counts and times of its batches, the requests that wait in its folder, and its end."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def progress_of(number: int, rows: int, entry: int, durations: dict[str, int], q
 
 
 class Told:
-    """A report of a stream whose events are made here, and what it told."""
+    """The report of a stream whose events are made here, and the lines and metrics that it gave."""
 
     def __init__(self, folder: Path, *, metrics: bool = True) -> None:
         self.lines: list[str] = []
@@ -111,7 +111,7 @@ def told(tmp_path: Path) -> Told:
 
 
 def put(folder: Path, name: str, age: float) -> int:
-    """A file of requests so many seconds old; gives its length."""
+    """Write a file of requests that is `age` seconds old; returns its length."""
     path = folder / name
     path.write_text(f'{FILE}\n{{"name": "{name}"}}\n')
     stamp = int((NOON.timestamp() - age) * 1e9)
@@ -304,7 +304,7 @@ def test_a_log_is_followed_entry_by_entry(tmp_path: Path) -> None:
 
 
 class FakeQuery:
-    """A query that is asked some times whether it ended, and then ends, with an error or not."""
+    """A query that ends after some checks whether it ended, with an error or without."""
 
     def __init__(self, looks: int, error: Exception | None = None) -> None:
         self.looks, self.error, self.stopped = looks, error, False
@@ -320,7 +320,7 @@ class FakeQuery:
 
 
 def ended(query: FakeQuery, *, failed: Exception | None = None, stop: bool = False, working: bool = False) -> list[object]:
-    """What a report is told while a query comes to its end."""
+    """The calls of a report while a query comes to its end."""
     told: list[object] = []
     event = threading.Event()
     if stop:

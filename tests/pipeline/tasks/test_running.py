@@ -1,4 +1,4 @@
-"""What runs is seen while it runs: how much of it is done, and nothing after its end."""
+"""Running work is shown while it runs, with the share that is done; nothing is shown after its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work of this process against work of Spark's tasks: the same functions over the same rows give the same rows."""
+"""Work of this process compared with work of Spark's tasks: the same functions over the same rows give the same rows."""
 
 from __future__ import annotations
 

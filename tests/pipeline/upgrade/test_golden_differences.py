@@ -1,7 +1,7 @@
 """The differences between the versions on the golden traces, counted by rule, against the counts that were found on the real brokers.
 
-The expected numbers stand in the table of golden5/README.md. Its rule 6 is three stores that 5.5.0 recovers otherwise; their pulls count
-for no other rule.
+The expected numbers stand in the table of golden5/README.md. Its rule 6 is about three stores that 5.5.0 recovers differently; their pulls
+count for no other rule.
 """
 
 from __future__ import annotations

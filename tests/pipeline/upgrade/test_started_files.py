@@ -1,4 +1,4 @@
-"""What the start of each version does to the golden stores, against the recoveries of the real brokers; and minOffset by search."""
+"""The start of the golden stores by each version, compared with the recoveries of the real brokers; and minOffset by search."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def of_version(config: dict[str, Any], version: str) -> BrokerSettings:
 
 
 def recorded_fields(recorded: dict[str, Any]) -> dict[str, Any]:
-    """The fields of StartedFiles in a recorded recovery; of a broker that does not start, only how far it comes."""
+    """The fields of StartedFiles in a recorded recovery; only the results of load and start if the broker does not start."""
     ends = {"load": recorded["load"], "start": recorded.get("start")}
     if ends["start"] != "ok":
         return ends

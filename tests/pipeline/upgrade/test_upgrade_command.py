@@ -1,4 +1,4 @@
-"""`pullsim upgrade` and `pullsim explain --versus` on a golden store, against what the real 4.9.3 and 5.5.0 answered and recovered."""
+"""`pullsim upgrade` and `pullsim explain --versus` on a golden store, compared with answers and recoveries of the real 4.9.3 and 5.5.0."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_recorded_pulls_differ_as_they_did(pullsim: Pullsim, place: Path, answer
 
 @pytest.fixture(scope="module")
 def compared(place: Path) -> dict[str, Any]:
-    """What an upgrade would change for the pulls that are made where none were recorded."""
+    """What an upgrade would change for the pulls that pullsim makes because none were recorded."""
     with redirect_stdout(StringIO()) as out:
         assert run(["upgrade", "--lake", str(place / "lake"), *BETWEEN, "--format", "json"]) == 1
     told: dict[str, Any] = json.loads(out.getvalue())

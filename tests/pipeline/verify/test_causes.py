@@ -146,7 +146,7 @@ def test_a_code_names_only_causes_that_are_as_bad() -> None:
 @needs_golden
 @needs_golden5
 def test_the_advice_on_queues_is_what_the_real_brokers_did() -> None:
-    """A queue's folder that is away stays away; without any queue all is dispatched again, by 5.5.0 up to the first bad record."""
+    """A missing folder of one queue stays missing; without any queue all is dispatched again, by 5.5.0 up to the first bad record."""
 
     def of_both(name: str) -> list[dict[str, Any]]:
         return [recovery(name), golden5.recovery("on-4.9.3-stores", name)]

@@ -172,13 +172,13 @@ def index_file(store: Path) -> Path:
 
 
 def exchange_first_entries(store: Path) -> None:
-    """The first two entries of a queue change places: each points to a message of another offset."""
+    """Exchange the first two entries of a queue, so that each points to a message of another offset."""
     raw = queue_file(store).read_bytes()
     overwrite(queue_file(store), 0, raw[20:40] + raw[:20])
 
 
 def point_elsewhere(store: Path) -> None:
-    """An entry of a full index file points to the message of an entry before it, which has other keys."""
+    """Let an entry of a full index file point to the message of an earlier entry, which has other keys."""
     raw = index_file(store).read_bytes()
     overwrite(index_file(store), -200 + 4, raw[-300 + 4 : -300 + 12])
 

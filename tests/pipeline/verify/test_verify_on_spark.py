@@ -1,4 +1,4 @@
-"""`pullsim verify` of a small store: this process tells what tasks of Spark tell."""
+"""`pullsim verify` of a small store: this process finds what tasks of Spark find."""
 
 from __future__ import annotations
 
