@@ -1,4 +1,4 @@
-"""`sql92_matches` in SQL: what the plain function answers, for literals and for columns, and NULL where nothing can be said."""
+"""`sql92_matches` in SQL gives the plain function's answers, for literals and for columns, and NULL if the answer is unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules called from SQL: the same cases as their Python forms, NULLs, and what users see of the functions."""
+"""The rules called from SQL: the same cases as their Python forms, NULLs, and the functions' descriptions."""
 
 from __future__ import annotations
 

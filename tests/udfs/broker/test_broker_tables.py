@@ -1,4 +1,4 @@
-"""What the broker keeps beside its store: groups, topics, clients, offsets, locks; and the messages it takes."""
+"""The broker's state beside its store: groups, topics, clients, offsets, locks; and the messages that it accepts."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_names_of_topics(topic: str, wrong: bool) -> None:
 
 
 class Clients:
-    """A consumer manager, and who was told of what."""
+    """A consumer manager, and the notifications that it sent."""
 
     def __init__(self, *, enabled: bool = True) -> None:
         self.told: list[str] = []

@@ -1,4 +1,4 @@
-"""The checks of a pull in their order, and what comes behind the store's answer."""
+"""The checks of a pull in their order, and the steps after the store's answer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ NOTHING_NEW = GetMessageResult(
 
 @dataclass
 class World:
-    """A broker without a store: what its checks look at, and what was done."""
+    """A broker without a store: the state that its checks read, and a record of what it did."""
 
     config: PullBrokerConfig = field(
         default_factory=lambda: PullBrokerConfig(broker_name="b", broker_ip1="ip", broker_role=BrokerRole.ASYNC_MASTER)
@@ -77,7 +77,7 @@ class World:
         return self.result
 
     def ask(self, header: PullMessageRequestHeader, *, first: bool = True) -> int | str | None:
-        """The code of the answer, the name of what was thrown, None where there is no answer now."""
+        """The code of the answer, the class of the exception, or None if there is no answer now."""
         self.answers.clear()
         processor = PullMessageProcessor(
             config=self.config,

@@ -1,4 +1,4 @@
-"""Messages that consumers send back: where each recorded one went, and when the delayed ones are delivered."""
+"""Messages that consumers send back: the queue of each recorded message, and the times at which delayed ones are delivered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AS_AT_THE_START = {"op": "brokerConfig", "set": {"brokerPermission": 6, "autoCre
 
 @needs_golden
 def test_every_recorded_message_goes_where_it_went() -> None:
-    """One broker took all rows: its queues of delayed messages are everybody's."""
+    """One broker took all rows, because they share its queues of delayed messages."""
     rows = [row for row in golden_lines("broker", "consumer.jsonl") if row["kind"] in SENT]
     steps: list[dict[str, Any]] = [step for row in rows for step in [*row["steps"], AS_AT_THE_START]]
     whole = {"name": "all of them", "brokerBase": {}, "steps": steps}

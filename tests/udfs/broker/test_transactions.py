@@ -1,4 +1,4 @@
-"""Transactions: what the broker's own classes stored and decided, and what holds of any check.
+"""Transactions: compared with what the broker's own classes stored and decided, and what must hold for any check.
 
 The rows were recorded with TransactionalMessageServiceImpl, TransactionalMessageBridge and EndTransactionProcessor of 4.9.3, over queues in
 memory; ages are as of the moment the check began.

@@ -1,4 +1,4 @@
-"""The rules of cleaning against the broker's own classes, which delete files in a program of ours (data/java/CleanFiles.java)."""
+"""The rules of cleaning, compared with the broker's own classes, which delete files in a program of ours (data/java/CleanFiles.java)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> list[str | Path]:
 
 
 def asked(program: Sequence[str | Path], cases: Sequence[Row]) -> list[Row]:
-    """What becomes of each case."""
+    """Run the program on the cases; returns the result of each."""
     text = "\n".join(map(json.dumps, cases))
     run = subprocess.run(program, input=text, check=True, capture_output=True, text=True, timeout=240)
     answers = [json.loads(line[1:]) for line in run.stdout.splitlines() if line.startswith("=")]

@@ -1,4 +1,4 @@
-"""When files are deleted and what groups lose by that: worked out by hand, and against a model that takes every pass and every message."""
+"""When files are deleted and which messages groups lose: by hand, and compared with a model that takes every pass and every message."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ TICK = 10 * MINUTE
 
 
 def every_pass(log: list[LogFile], given: Outlook, until: int) -> list[int]:
-    """When each file is deleted where a pass comes every ten minutes."""
+    """The time at which each file is deleted, with a pass of cleaning every ten minutes."""
     deleted: list[int] = []
     used = given.disk.used if given.disk else 0
     for now in range(given.since, until, TICK):
@@ -244,7 +244,7 @@ def test_messages_of_files_that_are_gone_are_lost_already() -> None:
 
 
 def by_message(shares: list[Share], offset: int, rate: Fraction, since: int, gone: dict[int, Deletion]) -> list[tuple[int, int]]:
-    """(time, offset) of each lost message, the group taking one after the other."""
+    """(time, offset) of each lost message; the group consumes one message after the other."""
     found, free = [], Fraction(since)
     for share in shares:
         fate = gone.get(share.from_offset)

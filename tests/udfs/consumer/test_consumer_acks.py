@@ -1,4 +1,4 @@
-"""What concurrent and orderly consumers acknowledge, against every recorded result, and what holds of any."""
+"""What concurrent and orderly consumers acknowledge: compared with every recorded result, and what must hold for any."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def offset_updates(offset: int | None, *, increase_only: bool) -> list[Row]:
 
 
 def concurrent_ack(row: Row) -> Row:
-    """A recorded row's results, worked out anew."""
+    """The results of a recorded row, computed by our rules."""
     first, last = row["queueHeld"]
     # ten to sixteen were made, with 0, 1, 2, 0 ... tries behind them, and the first of them is not in the queue any more
     made = [MessageExt(offset, 1, reconsume_times=(offset - 10) % 3) for offset in range(10, last + 1)]
@@ -63,7 +63,7 @@ def test_every_recorded_concurrent_result_comes_out_the_same() -> None:
 
 
 def orderly_ack(row: Row) -> Row:
-    """A recorded row's results, worked out anew."""
+    """The results of a recorded row, computed by our rules."""
     first, last = row["queueOffsets"]
     made = [MessageExt(offset, 3) for offset in range(first, last + 1)]
     queue = ProcessQueue.new(0)

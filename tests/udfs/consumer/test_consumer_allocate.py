@@ -1,4 +1,4 @@
-"""Queues of clients, against every recorded allocation, and what holds of any."""
+"""The queues that clients get: compared with every recorded allocation, and what must hold for any."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def strategy_of(name: str, params: Row) -> AllocateMessageQueueStrategy:
 
 
 def answered(row: Row) -> Row:
-    """The recorded fields of a row, worked out anew."""
+    """The recorded fields of a row, computed by our rules."""
     if row["strategy"] == "MessageQueue.compareTo":
         ordered = sorted(queues_of(row["mqAll"]) or [], key=queue_order)
         return {"result": [queue._asdict() for queue in ordered], "toString": str(ordered[0])}

@@ -1,4 +1,4 @@
-"""Where a client begins and what it has reached, when it pulls, and what it makes of answers: recorded rows, and facts of the source."""
+"""Where a client begins, which offset it has reached, when it pulls, how it handles answers: recorded rows, and facts of the source."""
 
 from __future__ import annotations
 

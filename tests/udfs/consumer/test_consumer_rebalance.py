@@ -1,4 +1,4 @@
-"""Queues that clients take and give up, and their locks: facts of the source, and what holds of any group."""
+"""Queues that clients take and give up, and their locks: facts of the source, and what must hold for any group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compressed bodies: what went in comes out, and nothing else, whatever the bytes are."""
+"""Compressed bodies give back the original bytes, and nothing else, whatever the bytes are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client's hold on a queue, against every recorded sequence of operations, and what holds of any."""
+"""A client's hold on a queue: compared with every recorded sequence of operations, and what must hold for any."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OFFSETS = st.integers(0, 30)
 
 
 def taken(queue: ProcessQueue, step: Step) -> dict[str, Any]:
-    """Take a recorded step; what it returned or threw."""
+    """Take a recorded step; returns what the step returned or threw."""
     messages = [message(offset) for offset in step.get("offsets", ())]
     try:
         match step["op"]:

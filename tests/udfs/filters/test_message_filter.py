@@ -1,4 +1,4 @@
-"""Bloom filter, filter data and message filter against what the real broker recorded, and against the facts of its source."""
+"""Bloom filter, filter data and message filter, compared with records of the real broker and with the facts of its source."""
 
 from __future__ import annotations
 

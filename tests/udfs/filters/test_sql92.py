@@ -1,4 +1,4 @@
-"""SQL92 filters against what the real broker compiled and evaluated, against a small evaluator of their own, and against hostile texts."""
+"""SQL92 filters, compared with what the real broker compiled and evaluated and with a second, small evaluator; and hostile texts."""
 
 from __future__ import annotations
 

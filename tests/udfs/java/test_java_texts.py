@@ -1,4 +1,4 @@
-"""Numbers and Booleans out of texts, as java.lang reads them."""
+"""Numbers and Booleans that are parsed from texts as java.lang does."""
 
 from __future__ import annotations
 

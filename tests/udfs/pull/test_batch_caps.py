@@ -1,4 +1,4 @@
-"""Caps, window and memory of a pull against literal cases, golden data, and their own uncompiled text."""
+"""Caps, window and memory of a pull, compared with literal cases, golden data, and the uncompiled functions."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_exactly_the_memory_limit_behind_is_still_in_memory() -> None:
 
 
 def entries_of_basic() -> dict[tuple[str, int, int], tuple[int, int]]:
-    """Physical offset and size of every entry of the store that some answer has, by topic, queue and offset."""
+    """Physical offset and size of every entry that a recorded answer has, by topic, queue and offset."""
     known = {}
     for trace in GOLDEN.glob("store/traces/basic-*.jsonl"):
         for pull in list(golden_lines("store", "traces", trace.name))[1:]:

@@ -1,4 +1,4 @@
-"""Recorded pulls with filters: which of the entries that the broker looked at it gave, over stores with extension, bit maps and retries."""
+"""Recorded pulls with filters: which of the scanned entries the broker delivered, over stores with extension, bit maps and retries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Unit(NamedTuple):
 
 @cache
 def joined(folder: Path) -> tuple[int, bytes]:
-    """The files of a folder one after the other, and where the first one begins."""
+    """The offset at which the first file of a folder begins, and the bytes of all files."""
     files = sorted(folder.glob("[0-9]*"))
     return int(files[0].name), b"".join(file.read_bytes() for file in files)
 
@@ -65,7 +65,7 @@ class Entry(NamedTuple):
 
 
 def entries(store: Path, request: Mapping[str, Any], end: int, *, with_ext: bool) -> Iterator[Entry]:
-    """The entries of a queue that a pull looked at."""
+    """The entries of a queue that a pull scanned."""
     topic, queue_id = request["topic"], request["queueId"]
     first, units = joined(store / "consumequeue" / topic / str(queue_id))
     log_start, log = joined(store / "commitlog")

@@ -1,4 +1,4 @@
-"""Verdicts on entries: those of the filter of one message and one unit, for many."""
+"""Verdicts on many entries are those that the filter of one message and one unit gives for each."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EXPRESSIONS = ["a = 1", "a > 1", "a IS NULL", "b = 1 OR a = 2", "a"]
 
 
 def one_verdict(wanted: mf.ExpressionMessageFilter, entry: bytes | int) -> int | None:
-    """What the broker makes of one message; None where it never comes to ask."""
+    """The broker's verdict on one message; None if the broker never reads the message."""
     if isinstance(entry, int):
         return {ep.INDEX_OUT_OF_BOUNDS: -gm.INDEX_OUT_OF_BOUNDS, ep.BUFFER_UNDERFLOW: -gm.BUFFER_UNDERFLOW}.get(entry)
     try:

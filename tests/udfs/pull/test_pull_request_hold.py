@@ -27,7 +27,7 @@ from udfs.pull.pull_request_hold import (
 
 @dataclass(frozen=True)
 class Tags:
-    """A filter by tags; by properties it lets pass those with the key `yes`, where it looks at them."""
+    """A filter by tags; with `by_properties` also by properties, which match if they have the key `yes`."""
 
     codes: frozenset[int] = frozenset({1})
     by_properties: bool = False
@@ -125,7 +125,7 @@ def test_a_topic_whose_key_splits_into_more_than_two_is_never_swept(topic: str, 
 
 @dataclass(frozen=True)
 class Case:
-    """A held pull in a world of few moments."""
+    """A held pull, with the few moments at which something happens."""
 
     offset: int
     held: int
@@ -154,7 +154,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def moment_by_moment(case: Case) -> int:
-    """The broker, a millisecond at a time."""
+    """The moment at which the broker wakes the pull, found a millisecond at a time."""
     end = case.at_first
     for now in range(case.held, case.held + 200):
         for _, matches in [one for one in case.arrivals if one[0] == now]:
@@ -167,7 +167,7 @@ def moment_by_moment(case: Case) -> int:
 
 
 def event_by_event(case: Case) -> int:
-    """The rule for one moment, at each of them."""
+    """The same moment, found by `notify_message_arriving` at each arrival and sweep."""
     held: tuple[HeldRequest[str], ...] = (pull(offset=case.offset, held=case.held, timeout=case.timeout),)
     end = case.at_first
     for now in range(case.held, case.held + 200):

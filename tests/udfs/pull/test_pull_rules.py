@@ -27,7 +27,7 @@ def pulled(
 
     Args:
         version: of the broker.
-        offset: of the pull; then its maxMsgNums, the bounds of its queue, and the end of the log.
+        offset: of the pull; then come its maxMsgNums (`wanted`), the bounds of its queue, and the end of the log.
         how: verdicts, sizes, and range of the entries in the block (`held`); settings.
     """
     options = [f"{name}={value}" for name, value in how.items() if name not in {"verdicts", "held", "sizes"}]

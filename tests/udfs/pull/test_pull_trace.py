@@ -1,4 +1,4 @@
-"""The way of each recorded pull ends in the recorded answer, and takes the recorded entries: without Spark."""
+"""The trace of each recorded pull, made without Spark, ends in the recorded answer and takes the recorded entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets, response codes and delays against literal cases, golden data, and their own uncompiled text."""
+"""Offsets, response codes and delays, compared with literal cases, golden data, and the uncompiled functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain form of getMessage that pulls as of a time are compared with: it answers as the real broker did."""
+"""The plain form of getMessage, with which pulls as of a time are compared, answers as the real broker did."""
 
 from __future__ import annotations
 

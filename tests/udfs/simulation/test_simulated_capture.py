@@ -1,8 +1,8 @@
-"""Simulated groups against captured ones: groups of a captured run on the messages that it had, started and stopped as they were.
+"""Simulated groups compared with captured ones: on the messages of the captured run, with clients that start and stop as they did.
 
-What came, who was there when and what each listener got is what the broker's process and the clients logged. Times of simulated and real
-threads differ, and the real listeners failed on messages of their own; which messages came to whom, who had which queue, and where the
-offsets ended do not depend on that.
+The broker's process and the clients logged which messages came, which clients were there when, and what each listener got. Times of
+simulated and real threads differ, and the real listeners failed on other messages. That does not change what is compared: which client
+got which messages, which client had which queue, and where the offsets ended.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TO_CAPTURE = [*needs_oracle(), slow_proof, pytest.mark.skipif(not _CAN_CAPTURE,
 
 
 def given(capture: CapturedGroups, group: Group) -> dict[str, set[Message]]:
-    """What the listener of each client was given of the group's topic."""
+    """The messages of the group's topic that the listener of each client got."""
     found: dict[str, set[Message]] = defaultdict(set)
     for client, queue, offset, _ in capture.given(group):
         found[client].add((queue, offset))
@@ -54,7 +54,7 @@ def pulled(capture: CapturedGroups, group: Group, begins: int, ends: int) -> dic
 
 
 def captured_now(folder: Path) -> Path:
-    """The oracle's example of a capture, run into a folder; gives that folder."""
+    """Run the oracle's example of a capture in a folder, with a random seed; returns the folder."""
     shutil.copytree(harness().parent / "example" / "capture", folder)
     scenario = folder / "scenario.properties"
     scenario.write_text(re.sub("seed=.*", f"seed={random.randrange(2, 10**6)}", scenario.read_text("utf-8"), count=1), "utf-8")
@@ -70,7 +70,7 @@ def capture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @dataclass(frozen=True)
 class Simulated:
-    """A simulated run: what each client was given of the topic, rebalances, and the committed offsets of the topic's queues."""
+    """A simulated run: the messages that each client got of the topic, rebalances, and the committed offsets of the topic's queues."""
 
     given: dict[str, set[Message]]
     rebalances: list[Rebalanced]

@@ -1,4 +1,4 @@
-"""What holds of every simulated run, by its own events; and that events which are tampered with are found out."""
+"""The events of simulated runs pass all checks of what must hold for every run; events that are falsified do not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def changed(run: Events, row: Row, **fields: int) -> Events:
 
 
 def without_a_message(run: Events) -> Events | None:
-    """The first message that was consumed and no dead letter is never told of."""
+    """Remove all rows of the first message that was consumed and is no dead letter."""
     dead = {(one.queue, one.offset) for one in run.dead}
     origins = [row.origin for row in run.rows if row.result == SUCCESS and row.origin not in dead and promised(run, row)]
     return replace(run, rows=tuple(row for row in run.rows if row.origin != origins[0])) if origins else None
@@ -66,7 +66,7 @@ def with_one_that_is_not_the_groups(run: Events) -> Events | None:
 
 
 def with_an_early_commit(run: Events) -> Events | None:
-    """An offset at the last look before which a promised message was done with counts it as done."""
+    """At the last sample before a promised message was done, let the committed offset be past the message."""
     first_time: dict[tuple[int, int], int] = {}
     for row in run.rows if not run.plan.broadcasts else ():
         if row.result in (SUCCESS, RECONSUME_LATER) and row.queue < len(run.plan.queues) and promised(run, row):
@@ -98,7 +98,7 @@ def that_ends_with_lag(run: Events) -> Events | None:
 
 
 def with_two_out_of_order(run: Events) -> Events | None:
-    """Two messages of an orderly queue change places."""
+    """Exchange the times of two messages of an orderly queue."""
     mine = sorted((row for row in run.rows if row.result == SUCCESS and promised(run, row)), key=lambda row: (row.queue, row.started))
     for one, other in pairwise(mine):
         if run.plan.orderly and one.queue == other.queue and one.offset < other.offset and one.ended <= other.started < other.ended:
@@ -109,7 +109,7 @@ def with_two_out_of_order(run: Events) -> Events | None:
 
 
 def with_two_at_once(run: Events) -> Events | None:
-    """A batch of an orderly queue goes on into the next one."""
+    """Let a batch of an orderly queue end after the next one has begun."""
     rows = [row for row in run.rows if run.plan.orderly and row.result == SUCCESS and not run.clients[row.client].stalls]
     for one, other in pairwise(sorted(rows, key=lambda row: (row.queue, row.started))):
         if one.queue == other.queue and one.ended <= other.started < other.ended:
@@ -118,7 +118,7 @@ def with_two_at_once(run: Events) -> Events | None:
 
 
 def of_another_client(run: Events) -> Events | None:
-    """A message was consumed by a client that has not the queue."""
+    """Let a client consume a message of a queue that it does not have."""
     for row in run.rows:
         for client in range(len(run.clients)):
             if run.hold_of(row._replace(client=client)) is None:
@@ -145,7 +145,7 @@ def tried_again_at_once(run: Events) -> Events | None:
 
 
 def tried_again_for_nothing(run: Events) -> Events | None:
-    """A try of which another came had a good end."""
+    """Let a failed try, which another try followed, be a success."""
     again = {(*row.origin, row.tries) for row in run.rows if row.queue >= len(run.plan.queues)}
     row = next((row for row in run.rows if row.result == RECONSUME_LATER and (*row.origin, row.tries + 1) in again), None)
     return None if row is None else changed(run, row, result=SUCCESS)

@@ -1,4 +1,4 @@
-"""Simulated groups: the compiled loop against the rules themselves, and what a few runs must come to."""
+"""Simulated groups: the compiled loop compared with the rules themselves, and a few runs with known results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROCESSED = (at.SUCCESS, at.RECONSUME_LATER)
 
 
 def fast(plan: GroupPlan) -> tuple[GroupEngine, list[Row], list[Row], list[Rebalanced]]:
-    """A run of the compiled loop: its engine, rows of consumption and dead letters, and rebalances."""
+    """Run the compiled loop; returns its engine, rows of consumption and dead letters, and rebalances."""
     engine, consumed, dead = GroupEngine(plan), [], []  # type: ignore[var-annotated]
 
     def tell(told: WrittenRows) -> None:

@@ -1,4 +1,4 @@
-"""Simulated transactions: against a model of the broker's loop written by hand, and against what a few of them must come to."""
+"""Simulated transactions: compared with a slow model of the broker's loop, and a few of them with known results."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Half:
 
 @dataclass
 class SlowBroker:
-    """One thing after the other, on lists."""
+    """The broker's loop, one half message after the other, on lists."""
 
     rows: list[list[int]]
     plan: GroupPlan
