@@ -1,7 +1,7 @@
-"""The broker's config files: real ones to the byte, their rows, the .bak.
+"""The broker's config files: real ones come back byte for byte; their rows; the .bak.
 
 tests/data/config holds the five files of a broker as it wrote them. How fields are filled, which values are refused and
-when the .bak is taken was read off fastjson 1.2.76 and ConfigManager through the broker's own classes of 4.9.3.
+when the .bak is used was found by running the broker's own classes of 4.9.3: fastjson 1.2.76 and ConfigManager.
 """
 
 from __future__ import annotations

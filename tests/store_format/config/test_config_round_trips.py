@@ -1,7 +1,7 @@
-"""Any table goes round through the text of its config file, and any bytes in its place are read or refused.
+"""Any table stays the same when its config file is written and read; any bytes in place of the file are read or refused.
 
-tests/data/config holds the five files of a broker as it wrote them; fastjson refuses each of them cut at any byte, and
-with zeros in place of what is cut off.
+tests/data/config holds the five files of a broker as it wrote them. fastjson refuses each of them if it is cut at any byte, also
+with zeros in place of the rest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""fastjson's dialect: what is read, what is refused, what only fastjson reads; and the text it writes.
+"""fastjson's dialect: texts that are read, that are refused, that only fastjson reads; and the text that it writes.
 
-The tables were read off fastjson 1.2.76 itself, through the broker's own classes of 4.9.3 (consumerOffset.json where the
+The expected values come from fastjson 1.2.76 itself, run through the broker's own classes of 4.9.3 (as consumerOffset.json if the
 text is a whole file).
 """
 

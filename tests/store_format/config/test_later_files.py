@@ -1,4 +1,4 @@
-"""Config files that only a broker 5.x has: those of the golden broker, compared with what that broker said, and forms made by hand."""
+"""Config files that only a broker 5.x has: those of the golden broker, compared with the broker's report, and files made by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def live(name: str) -> bytes:
 
 @pytest.fixture
 def told() -> dict[str, Any]:
-    """What the broker said just before its shutdown."""
+    """The report of the broker just before its shutdown."""
     found: dict[str, Any] = json.loads((unpacked("live") / "live" / "broker.json").read_text(encoding="utf-8"))
     return found
 

@@ -1,4 +1,4 @@
-"""Queues of mapped files: names, load, and the cut at an offset, against the rules of MappedFileQueue.java written out."""
+"""Queues of mapped files: names, load, and the cut at an offset, compared with the rules of MappedFileQueue.java in plain Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index files against the broker's own, byte by byte, and against its classes said again in tests/models/java_index.py."""
+"""Index files, compared byte by byte with the broker's own, and with its classes as tests/models/java_index.py transcribes them."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_any_messages_make_the_files_that_java_makes(
 
 @st.composite
 def damaged_files(draw: st.DrawFn) -> JavaIndexFile:
-    """A file of a few entries with bytes of any kind in places."""
+    """An index file of a few entries, with some bytes replaced by any others."""
     slots, entries = draw(st.integers(1, 4)), draw(st.integers(2, 12))
     file = JavaIndexFile.created(slots, entries, 0, 0)
     for key in draw(st.lists(KEYS, max_size=12)):

@@ -1,4 +1,4 @@
-"""Appending in bulk against the plain rules: the record's own encoder, and the broker's callback done message by message."""
+"""Appending in bulk, compared with the plain rules: the encoder of one record, and the broker's callback, message by message."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_records_written_at_once_are_those_written_one_by_one(found: list[Messag
 
 
 def do_append(sizes: list[int], batches: list[int], file_size: int, log_end: int) -> tuple[list[int], list[list[int]], int]:
-    """asyncPutMessage and doAppend of each send in turn: where messages go, the BLANKs, the log's end."""
+    """asyncPutMessage and doAppend of each send in turn: the offsets of messages, the BLANKs, and the log's end."""
     offsets, blanks = [NOT_APPENDED] * len(sizes), []
     i = 0
     while i < len(sizes):

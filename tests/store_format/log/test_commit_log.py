@@ -1,4 +1,4 @@
-"""Walking over records: real ones, cut ones, damaged ones, and bytes that are none, each against a plain reading of the same bytes."""
+"""Walks over records: real, cut and damaged ones, and bytes that are no records, compared with a plain reading of the same bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BLANK, BAD = "blank", "bad"
 
 
 class OutOfBytesError(Exception):
-    """A ByteBuffer asked for more than it has."""
+    """A read past the end of a ByteBuffer."""
 
 
 class Reader:
@@ -75,7 +75,7 @@ def _check(reader: Reader, check_crc: bool) -> int | str:
 
 
 def read_through(raw: bytes, check_crc: bool) -> tuple[list[int], int, str]:
-    """Positions of the good records from the front on, where they end, and on what."""
+    """Positions of the good records from the start on, the position at which they end, and what ends them."""
     at, positions = 0, list[int]()
     while True:
         found = check_message(raw, at, check_crc)
@@ -114,13 +114,13 @@ TAILS: dict[str, Callable[[st.DrawFn], bytes]] = {
 
 @st.composite
 def log_files(draw: st.DrawFn) -> bytes:
-    """Records, and something behind them."""
+    """Records, and one of TAILS after them."""
     return b"".join(map(encode, draw(LOGS))) + TAILS[draw(st.sampled_from(sorted(TAILS)))](draw)
 
 
 @st.composite
 def damaged_files(draw: st.DrawFn) -> bytes:
-    """Log files with some bytes changed, the likelier ones those of sizes and flags."""
+    """Log files with some bytes changed, most likely those of sizes and flags."""
     raw = bytearray(draw(log_files()) or b"\0")
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(raw) - 1) | st.integers(0, min(len(raw) - 1, 110)))

@@ -1,4 +1,4 @@
-"""What the store refuses, and what it makes of a message: facts of DefaultMessageStore, CommitLog and MessageExtEncoder in 4.9.3."""
+"""Messages that the store refuses, and the records of others: facts of DefaultMessageStore, CommitLog, MessageExtEncoder in 4.9.3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recovery of consume queues against a restatement of ConsumeQueue.java, entry by entry, over queues in every state of disrepair."""
+"""Recovery of consume queues, compared entry by entry with ConsumeQueue.java in plain Python, over queues with any damage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JavaFile:
 
 
 def java_long(number: int) -> int:
-    """What is left of a number in 64 bits."""
+    """A number as Java's long holds it: its lowest 64 bits, with a sign."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -127,7 +127,7 @@ def content_of(units: list[Unit]) -> bytes:
 
 
 class Ours:
-    """The same queue for the code under test."""
+    """The same queue, recovered by the code under test."""
 
     def __init__(self, queue: Queue, entries_a_file: int) -> None:
         size = entries_a_file * UNIT
@@ -159,7 +159,7 @@ ODD_UNITS = st.one_of(
 
 @st.composite
 def queues(draw: st.DrawFn) -> tuple[Queue, int]:
-    """Files of rising entries, mostly; with wrong ones, a pre-blank start, an unwritten end, and files missing."""
+    """Queue files whose entries mostly rise, with wrong entries, pre-blanks at the start, an unwritten end, and missing files."""
     entries_a_file = draw(st.integers(2, 5))
     first, count = draw(st.integers(0, 2)), draw(st.integers(0, 6))
     total = count * entries_a_file

@@ -1,4 +1,4 @@
-"""The consume queue extension against the broker's own files, and against the rules of ConsumeQueueExt.java on bytes of every kind."""
+"""The consume queue extension, compared with the broker's own files, and on bytes of every kind with the rules of ConsumeQueueExt.java."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_any_bytes_are_read_as_java_reads_them(raw: bytes) -> None:
 
 
 def java_recover(contents: list[bytes]) -> tuple[int, int] | None:
-    """ConsumeQueueExt.recover: number of the last file and its used bytes; None where it throws."""
+    """ConsumeQueueExt.recover: the number of the last file and its used bytes; None if it throws."""
     at = 0
     for raw in contents:
         at = 0

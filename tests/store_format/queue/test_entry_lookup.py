@@ -1,4 +1,4 @@
-"""What entries find in the commit log: against the look-ups of MappedFileQueue.java written out, and against what the broker delivered."""
+"""The records that entries point to: compared with MappedFileQueue.java's look-ups in plain Python, and with the broker's deliveries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNKNOWN = "it reads past the delivered bytes"
 
 @dataclass
 class JavaLog:
-    """CommitLog as far as it finds bytes: (start, content, bytes in use) of each file."""
+    """The part of CommitLog that finds bytes: (start, content, bytes in use) of each file."""
 
     files: list[tuple[int, bytes, int]]
 
@@ -44,7 +44,7 @@ class JavaLog:
         return self.files[0] if first_if_none else None
 
     def get_message(self, offset: int, size: int) -> tuple[int, bytes] | None:
-        """Where the bytes that are delivered start, and they; None for null, and where the sum of the two overflows."""
+        """The start of the delivered bytes, and the bytes; None for null, and if Java's sum of position and size overflows."""
         file = self.find_mapped_file_by_offset(offset, first_if_none=offset == 0)
         if file is None or size < 0:
             return None
@@ -114,7 +114,7 @@ def test_entries_find_what_the_broker_finds(
 
 
 def is_whole_record(raw: bytes, offset: int, start: int) -> bool:
-    """Whether the bytes are one record, as long as it says, that a row gives back, and lies where the entry and itself say."""
+    """Whether the bytes are one record of the length and offset that it names, at the entry's offset, that a row gives back."""
     message = decode(raw)
     if message is None or message.store_size != len(raw) or not message.topic or start != offset:
         return False
@@ -161,7 +161,7 @@ def test_records_behind_the_walked_part_are_not_taken_for_rows(small_store: Path
 
 
 class Queues:
-    """The entries of a loaded store, and what they find."""
+    """The entries of a loaded store, and the records that they point to."""
 
     def __init__(self, path: Path) -> None:
         self.store = StoreFiles(str(path))
@@ -191,7 +191,7 @@ class Queues:
 
 @pytest.fixture(scope="module")
 def queues_of(stores: Path) -> dict[str, Queues]:
-    """Loaded stores by name, as they are asked for."""
+    """Loaded stores by name, each loaded when it is first used."""
 
     class ByName(dict[str, Queues]):
         def __missing__(self, name: str) -> Queues:

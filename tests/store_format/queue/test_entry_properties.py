@@ -1,4 +1,4 @@
-"""The properties that a filter reads for an entry: against MessageDecoder.decodeProperties written out, on records and on any bytes."""
+"""The properties that a filter reads for an entry, compared with MessageDecoder.decodeProperties in plain Python, on any bytes."""
 
 from __future__ import annotations
 

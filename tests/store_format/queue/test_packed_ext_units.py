@@ -1,4 +1,4 @@
-"""Ext units beside the entries: each is the one that ConsumeQueueExt.get finds, and comes back out of the packed form."""
+"""Units of the extension packed beside the entries: each is the one that ConsumeQueueExt.get finds, and unpacking gives it back."""
 
 from __future__ import annotations
 

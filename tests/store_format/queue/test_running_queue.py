@@ -1,4 +1,4 @@
-"""A queue of a broker that runs: its last offset, and its extension after what ConsumeQueue.recover looks at."""
+"""A queue of a running broker: its last offset, and its extension after the files that ConsumeQueue.recover reads."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_extension_is_cut_behind_the_last_address_that_recover_sees(valid: l
 
 
 def test_the_last_offset_of_an_entry_at_the_greatest_offset_wraps() -> None:
-    """As 4.9.3 and 4.9.8 told of such a queue, whose file was damaged."""
+    """4.9.3 and 4.9.8 gave this offset for such a queue, whose file was damaged."""
     raw = encode_units([12_574, 2**63 - 1], [554, 554], [0, 0]).ljust(60, b"\0")
     queue = Queue(topic="T", queue_id=0, folder=("q",), file_size=60, files=(replace(files_of(1, 60)[0], wrote=40),))
     assert queue.last_offset(ChangedFiles(StoredBytes(lambda _: np.frombuffer(raw, np.uint8)))) == -9223372036854775255

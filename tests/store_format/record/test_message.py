@@ -1,4 +1,4 @@
-"""One record as an object: round trips, cut and damaged records, and what the real broker's decoder said of real ones."""
+"""One record as an object: round trips, cut and damaged records, and real records as the broker's decoder decoded them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_record_cut_anywhere_is_no_message(message: m.Message) -> None:
 
 @st.composite
 def garbled_records(draw: st.DrawFn) -> bytes:
-    """Records with some bytes changed, most of which are messages still."""
+    """Records with some bytes changed; most of these are still messages."""
     raw = bytearray(m.encode(draw(messages())))
     for _ in range(draw(st.integers(1, 4))):
         raw[draw(st.integers(0, len(raw) - 1))] = draw(st.integers(0, 255))

@@ -1,4 +1,4 @@
-"""Ranges of two buffers compared and counted as plain Python does it."""
+"""Ranges of two buffers are compared and counted with the same results as in plain Python."""
 
 from __future__ import annotations
 

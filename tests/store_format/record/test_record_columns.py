@@ -1,4 +1,4 @@
-"""Records as columns: each column holds what the plain decoder reads from the same bytes."""
+"""Records as columns: each column has the values that the plain decoder reads from the same bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOGS = st.lists(messages(text_properties=True), max_size=5)
 
 
 def log_of(found: list[Message]) -> tuple[Bytes, Positions]:
-    """The records one after the other behind some other bytes, and where they start."""
+    """Some other bytes and then the records one after the other, and the positions at which the records start."""
     before = b"\xda\xa3\x20"
     content = np.frombuffer(before + b"".join(map(encode, found)), np.uint8)
     positions = walk(content, len(before), len(content), len(found) + 1).positions

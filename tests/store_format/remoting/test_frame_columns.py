@@ -1,4 +1,4 @@
-"""Many frames as columns: in every row what the plain decoder says of that frame, whatever the frame is."""
+"""Many frames as columns: every row has the plain decoder's result for that frame, whatever the frame is."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def expected_of(command: RemotingCommand) -> dict[str, Any]:
 
 
 def check(frames: list[bytes]) -> FrameColumns:
-    """Every row against decode_command."""
+    """Check every row against decode_command; returns the columns."""
     columns = columns_of(frames)
     numbers = {name: columns.numbers(name, bits) for name, bits in BITS.items()}
     for row, frame in enumerate(frames):

@@ -1,7 +1,7 @@
-"""RemotingCommand frames against the real decoder: whole ones, broken ones, chunks of them, and JSON headers of every kind.
+"""RemotingCommand frames, compared with the real decoder: whole ones, broken ones, chunks of them, and JSON headers of every kind.
 
-tests/data/remoting/json_headers.jsonl was read off the broker's own RemotingCommand.decode (4.9.3, fastjson 1.2.76): what each header sets,
-or the exception. Where a header has no opaque the real one is the next of a counter.
+tests/data/remoting/json_headers.jsonl records the broker's own RemotingCommand.decode (4.9.3, fastjson 1.2.76): the fields that each header
+sets, or the exception. If a header has no opaque, the real one is the next of a counter.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ABSENT: dict[str, Any] = {
 
 
 def outcome(content: bytes) -> dict[str, Any]:
-    """The decoded form, or the exception, as the golden data tells them."""
+    """The decoded form, or the exception, in the form of the golden data."""
     try:
         return decode_command(content).decoded_form()
     except FrameError as error:
@@ -180,7 +180,7 @@ def test_any_changed_byte_gives_a_command_or_a_frame_error(command: RemotingComm
 
 
 def is_position(found: dict[str, Any]) -> bool:
-    """Whether an error is told at a place outside the frame."""
+    """Whether the position of an error is outside of the frame."""
     return str(found.get("error")).startswith("position ")
 
 

@@ -1,4 +1,4 @@
-"""The readers of config files and of JSON headers, two forms of fastjson, over the same texts."""
+"""The readers of config files and of JSON headers are two forms of fastjson: both over the same texts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BROKEN = [
 
 
 def by_both(text: str) -> tuple[Any, Any]:
-    """extFields as the reader of config files has them, and as that of headers."""
+    """extFields by the reader of config files, and by the reader of headers."""
     tree: Any = plain(parse_json(text.encode(), "header"))
     return tree["extFields"], decode_json_header(text.encode()).ext_fields
 

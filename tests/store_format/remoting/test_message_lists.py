@@ -1,4 +1,4 @@
-"""Bodies of pull responses and batches against the real MessageDecoder."""
+"""Bodies of pull responses and batches, compared with the real MessageDecoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers of pulls and bodies of heartbeats against what real clients sent, and the forms the broker's classes read."""
+"""Headers of pulls and bodies of heartbeats: those that real clients sent, and the forms that the broker's classes read."""
 
 from __future__ import annotations
 

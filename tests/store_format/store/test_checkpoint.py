@@ -1,4 +1,4 @@
-"""The checkpoint file against the broker's own and against its rule for the time to start from."""
+"""The checkpoint file, compared with the broker's own, and with its rule for the time from which recovery starts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A store whose writer died: cut at every byte of the last 8 KiB written, it recovers to the longest prefix of good records.
 
-Cut means that what came behind was never written, and is zeros. What is expected is told by struct and zlib from the bytes alone.
-Surprise: a record is good if its lengths add up and its body has the CRC that it says. So one that was cut in its properties stays, with
-zeros for properties.
+Cut means that the bytes after it were never written, and are zeros. The expected values come from the bytes alone, by struct and zlib.
+Surprise: a record is good if its lengths add up and its body has the CRC that it names. So a record that was cut in its properties stays,
+with zeros for properties.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Log:
     """The commit log of the small store.
 
     Attributes:
-        raw: its files, one behind the other.
-        size: of a file.
-        edges: where records and blanks begin, and last where the log ends.
+        raw: its files, one after the other.
+        size: bytes of a file.
+        edges: the positions at which records and blanks begin, and last the end of the log.
     """
 
     raw: bytes
@@ -56,13 +56,13 @@ class Log:
         return self.raw[:at].ljust(len(self.raw), b"\0")
 
     def longest_prefix(self, at: int) -> int:
-        """Where the log ends when all from byte `at` on is zeros."""
+        """The position at which the log ends if all bytes from `at` on are zeros."""
         before = max(edge for edge in self.edges if edge <= at)
         return next_edge(self.cut(at), before, self.size) or before
 
 
 def next_edge(raw: bytes, at: int, size: int) -> int:
-    """Where the good record or the blank at a place ends, 0 where there is none."""
+    """The position at which the good record or the blank at `at` ends; 0 if there is none."""
     length: int
     length, magic, crc = struct.unpack_from(">i4si", raw, at)
     if magic == BLANK:
@@ -104,7 +104,7 @@ def files_of(log: Log) -> tuple[MappedFile, ...]:
 
 
 def recovered(log: Log, at: int, *, last_exit_ok: bool) -> int:
-    """Where the log ends after the broker's load."""
+    """The position at which the log ends after the broker's load."""
     content = np.frombuffer(log.cut(at), np.uint8)
     files = files_of(log)
 
@@ -148,12 +148,12 @@ def test_a_log_cut_about_the_end_of_a_file_ends_there_too(log: Log) -> None:
 
 @pytest.fixture(scope="module")
 def units() -> bytes:
-    """Entries of messages that follow each other, as many as 8 KiB have."""
+    """As many entries as 8 KiB have, of messages that follow each other."""
     return b"".join(struct.pack(">qiq", 1000 + 256 * number, 256, -number) for number in range(WRITTEN // 20))
 
 
 def good_units(raw: bytes, log_end: int | None = None) -> int:
-    """Entries before the first one that load takes for the end: no size, a negative offset, or a message behind the log."""
+    """The number of entries before the first one at which load ends the queue: no size, negative offset, or message past the log's end."""
     for number, (offset, size, _) in enumerate(struct.iter_unpack(">qiq", raw)):
         if size <= 0 or offset < 0 or (log_end is not None and offset >= log_end):
             return number

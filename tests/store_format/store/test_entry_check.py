@@ -1,4 +1,4 @@
-"""Index entries against their messages: keys in every version, the tag as 5.5.0 indexes it."""
+"""Index entries compared with their messages: keys in every version, and the tag, which 5.5.0 indexes."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def sizes_of(config: dict[str, Any]) -> lf.FileSizes:
 
 
 class Loaded:
-    """A store after load, all of it, as `pipeline.importing.import_store` does it with jobs."""
+    """A store after load, done here at once as `pipeline.importing.import_store` does it with jobs."""
 
     def __init__(self, path: Path, *, check_crc: bool, sizes: lf.FileSizes | None = None) -> None:
         store = StoreFiles(str(path))
@@ -38,7 +38,7 @@ class Loaded:
         self.queues = [lf.recover_queue(store, *queue, self.sizes, bounds) for queue in queues]
 
     def state(self) -> dict[str, Any]:
-        """In the form of golden/store/recover; queues without files are left out there."""
+        """The state in the form of golden/store/recover, where queues without files are left out."""
         return {
             "minPhyOffset": self.log.min_offset,
             "maxPhyOffset": self.log.max_offset,
@@ -105,7 +105,7 @@ def test_a_store_without_a_log_has_none_after_load(stores: Path) -> None:
 
 
 def traced() -> list[str]:
-    """Traces of stores whose bounds start leaves as load made them."""
+    """The names of the traces of stores whose bounds a start does not change after load."""
     stores_of = {name: next(golden_lines("store", "traces", f"{name}.jsonl"))["store"] for name in names("traces", "*.jsonl")}
     return [name for name, store in stores_of.items() if store in LOADED and not recovery(store)["redispatchedInStart"]]
 
@@ -134,7 +134,7 @@ def test_only_the_last_three_files_are_walked(small_store: Path) -> None:
 
 
 def test_a_walk_that_ends_on_the_last_blank_ends_the_log_before_it(small_store: Path) -> None:
-    """As `torn-cq-truncated-by-crash` shows, whose last file is the sixth of these."""
+    """The golden store `torn-cq-truncated-by-crash` shows it; its last file is the sixth of these."""
     store = StoreFiles(str(small_store))
     files = lf.load_log(store, lf.file_sizes(store, {}))[:6]
     recovered = lf.recover_log(store, files, check_crc=True)

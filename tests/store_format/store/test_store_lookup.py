@@ -1,4 +1,4 @@
-"""Look-ups against tests/models/java_lookup.py, the broker's classes in plain form, over logs and queues in every state of disrepair."""
+"""Look-ups, compared with the broker's classes in plain form (tests/models/java_lookup.py), over logs and queues with any damage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECORD = 70  # as little as a record that has a store timestamp
 
 
 def record(size: int, stamp: int, *, is_v6: bool = False) -> bytes:
-    """Bytes in which a size and a store timestamp stand where they do in a record."""
+    """Bytes that have a size and a store timestamp at the places of a record."""
     raw = bytearray(struct.pack(">i", size) + bytes(RECORD + 6))
     struct.pack_into(">i", raw, 36, 0x10 if is_v6 else 0)
     struct.pack_into(">q", raw, 68 if is_v6 else 56, stamp)
@@ -59,7 +59,7 @@ RECORD_SIZES = st.one_of(st.just(RECORD), st.sampled_from([-1, 0, 3, 40, 63, 64,
 
 @st.composite
 def logs(draw: st.DrawFn) -> JavaLog:
-    """Files of four records each, with sizes and times of any kind, the last one partly in use, the first ones and others missing."""
+    """A log of files of four records with any sizes and times. The last file is partly in use; the first and another one may be missing."""
     first, count = draw(st.integers(0, 2)), draw(st.integers(0, 4))
     files = []
     for number in range(first, first + count):
@@ -132,7 +132,7 @@ def test_a_message_is_looked_up_in_a_log_cut_at_every_byte(message: Any, data: s
 
 
 def keyed(stamps: list[int], sizes: list[int] | None = None, *, key: str = "k") -> tuple[IndexService, CommitLogLookup]:
-    """Messages of one key: their index, two entries a file, and a log in which each has a size."""
+    """An index of messages with one key, two entries a file, and a log that has each message with its size."""
     offsets = [number * 100 for number in range(len(stamps))]
     raw = bytearray(100 * len(stamps))
     for offset, stamp, size in zip(offsets, stamps, sizes or [95] * len(stamps), strict=True):

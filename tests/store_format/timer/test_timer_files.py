@@ -1,4 +1,4 @@
-"""Units of timerlog and slots of timerwheel: those of the golden broker, and files made by hand."""
+"""Units of timerlog and slots of timerwheel: of the golden broker, and of files made by hand."""
 
 from __future__ import annotations
 
