@@ -23,7 +23,7 @@ def test_every_rule_of_the_code_is_in_the_list_once() -> None:
     assert {path.parts[0] for path in WITH_RULES} == {"store_format", "udfs"}, "pipeline has no rules of the broker"
     for path in WITH_RULES:
         import_module(".".join(path.with_suffix("").parts))
-    made = {id(one): one.term for one in gc.get_objects() if type(one) is Rule}  # isinstance would ask dead weak references
+    made = {id(one): one.term for one in gc.get_objects() if type(one) is Rule}  # isinstance would call dead weak references
     listed = {id(rule): rule.term for rule in ALL_RULES.values()}
     assert made == listed
     assert sum(map(len, RULES_BY_SUBJECT.values())) == len(ALL_RULES) == len(listed), "two rules have one name, or a rule has two"

@@ -3,7 +3,7 @@
     ./run long -k test_yarn
 
 Executors have an archive with the wheel, unpacked by YARN as `environment` in the folder of their container; the checkout is on no path
-of theirs. In cluster mode the driver's archive has the wheel, and finds the other packages where this machine has them.
+of theirs. In cluster mode the driver's archive has the wheel, and uses this machine's folder of the other packages.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class SlowEngine:
                 self.came[queue][number] = replace(self.came[queue][number], time=now * MS)
             first, now = first + count, now + DELAY_FOR_A_WHILE
 
-    # what group_run asks ------------------------------------------------------------------------------------------------------------
+    # called by group_run ------------------------------------------------------------------------------------------------------------
 
     def add_client(self, now: int) -> int:
         client = Client(len(self.clients))

@@ -1,6 +1,6 @@
 """The targets of fuzzing: for each parser of bytes its seeds, and what must hold for any bytes that the parser accepts.
 
-Seeds come from the store and the frames beside the tests, so that the fuzzers run where there is no golden data.
+Seeds come from the store and the frames beside the tests, so that the fuzzers run without golden data.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def unescaped(text: str) -> str:
 
 
 def series(metric: Metric, *names: str) -> dict[tuple[str, ...], float]:
-    """The values of a metric by the values of some labels, which must tell its series apart."""
+    """The values of a metric by the values of the labels `names`, which must differ between all series."""
     found = {tuple(dict(labels)[name] for name in names): value for labels, value in metric.series.items()}
     assert len(found) == len(metric.series)
     return found

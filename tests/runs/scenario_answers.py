@@ -18,12 +18,12 @@ INFORMATIVE = {"remark"}
 
 
 def answered(case: Case) -> Case:
-    """A recorded scenario, answered anew."""
+    """A recorded scenario with our answers."""
     return answered_together([case])[0]
 
 
 def answered_together(cases: Iterable[Case], rules: BrokerVersion | None = None) -> list[Case]:
-    """Recorded scenarios, answered anew by the rules of a version, 4.9.3 by default.
+    """Recorded scenarios with our answers by the rules of a version, 4.9.3 by default.
 
     Scenarios with the same first settings share a log, as on the recording broker.
     """

@@ -1,4 +1,4 @@
-"""Unpacks and reads what the real broker wrote and answered: the shared golden data if it is there, and the small store beside the tests.
+"""Unpacks and reads data of the real broker: the shared golden data, if it is there, and the small store beside the tests.
 
 Nothing here computes an expected value.
 """

@@ -65,7 +65,7 @@ def harness() -> Path:
 
 
 def needs_oracle() -> list[pytest.MarkDecorator]:
-    """The marks of a test that asks the real broker: `oracle`, and a skip if the harness or Java is missing."""
+    """The marks of a test that runs the real broker: `oracle`, and a skip if the harness or Java is missing."""
     missing = shared_dir() is None or not harness().exists() or shutil.which("java") is None
     return [pytest.mark.oracle, pytest.mark.skipif(missing, reason="the real broker's harness or Java is not here")]
 

@@ -1,4 +1,4 @@
-"""Where things lie: the project and its files, the data beside the tests, and the shared golden data."""
+"""Paths: of the project and its files, the data beside the tests, and the shared golden data."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 TESTS = PROJECT / "tests"
 DATA = TESTS / "data"
-# missing if the clone stands alone
+# missing if only the project was cloned
 SHARED = PROJECT.parent / "shared"
 GOLDEN = SHARED / "golden"
 
 
 @cache
 def tracked() -> tuple[Path, ...]:
-    """The files of the project, sorted: those that git knows or would add; without git, all that are not hidden."""
+    """The files of the project, sorted: files that git tracks or would add; without git, all files that are not hidden."""
     git = ["git", "-C", str(PROJECT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(git, capture_output=True, text=True, check=False)
     if listed.returncode == 0:

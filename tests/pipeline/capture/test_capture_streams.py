@@ -1,4 +1,4 @@
-"""Segments of a connection -> frames: whatever happens to the segments on their way, the frames are those that were sent."""
+"""Frames from the segments of a connection: whatever happens to the segments on their way, the frames are those that were sent."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_hole_is_given_up_a_second_after_the_receiver_acknowledged_what_is_beh
     stream = Reassembly()
     stream.syn(0)
     assert stream.add(11, b"later", 5, CapturedPacket(1, 1, START)) == []
-    assert stream.acked(1, START) == []  # what is before the segment may still come
+    assert stream.acked(1, START) == []  # the bytes before the segment may still come
     assert stream.acked(16, START + 1) == []
     assert stream.acked(16, START + ACKED_MICROS) == []
     hole, later = stream.acked(16, START + 1 + ACKED_MICROS)

@@ -22,7 +22,7 @@ from tests.truth.golden import needs_golden
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-# the driver answers, and Spark where it is asked for
+# the driver answers; Spark answers with the options ON_SPARK
 ENGINES = [pytest.param([], id="driver"), pytest.param(ON_SPARK, id="Spark", marks=slow_proof)]
 
 

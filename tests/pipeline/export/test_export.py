@@ -81,7 +81,7 @@ def test_a_store_of_5_5_0_comes_back_to_the_byte(spark: SparkSession, tmp_path: 
     options = ["rulesVersion=5.5.0"]
     lake = import_into(spark, tmp_path / "lake", store, options=options)
     found = exported(lake, tmp_path / "out" / "store")
-    # without being told, an import takes queues to have extensions where the store has files of them
+    # without a setting, an import takes enableConsumeQueueExt for true if the store has files of extensions
     expected = started(store, [*options, f"enableConsumeQueueExt={str((store / 'consumequeue_ext').is_dir()).lower()}"])
     if differing(expected, tree(store)) == ["abort"]:  # load and start change nothing, so the store still is one of a clean shutdown
         assert differing(found, tree(store)) == []
@@ -133,7 +133,7 @@ def test_every_kind_of_file_and_every_empty_folder_comes_back(spark: SparkSessio
         (store / name).write_bytes(content)
     for folder in ("consumequeue/Empty", "consumequeue/U/7", "index", "unknown/none", "consumequeue_ext/T"):
         (store / folder).mkdir(parents=True)
-    # bytes behind the last entry of a queue, as a kill may leave them, and behind the log's end
+    # bytes after the last entry of a queue, as a kill may leave them, and after the log's end
     queue_file = store / "consumequeue/T/0/00000000000000000000"
     queue_file.write_bytes(queue_file.read_bytes()[:-7] + b"garbage")
     import_as(spark, tmp_path / "lake", store, BROKER)

@@ -49,7 +49,7 @@ def test_a_record_counts_when_another_follows_or_two_looks_find_the_same(living:
 
 
 def test_a_record_is_not_there_before_its_last_byte(living: LivingStore) -> None:
-    """The bytes of a message that end it may be zeros, but those of these end in a letter."""
+    """A message may end with zero bytes, as the log after it is; these messages end with a letter."""
     offsets = living.record_offsets()
     log = tail_of(living)
     for half in range(offsets[3] - offsets[2]):

@@ -306,7 +306,7 @@ def test_a_queue_of_a_topic_is_shown_alone(pullsim: Pullsim, lake: Path, found: 
     [
         ("--group", "g-mian", "consumer group 'g-mian'; the nearest known: 'g-main'"),
         ("--topic", "order", "topic 'order'; the nearest known: 'orders'"),
-        # pulls asked for topics whose names begin so, none of which exists
+        # captured pulls name topics that begin so, but no such topic exists
         ("--topic", "no-such", "topic 'no-such'; the nearest known: 'orders'"),
     ],
 )

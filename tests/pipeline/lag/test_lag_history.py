@@ -72,7 +72,7 @@ def test_an_observation_has_every_queue_of_its_broker_and_is_made_once(
     code, out, _ = pullsim(*command, 21_000)
     assert (code, out.partition(":")[0]) == (0, "nothing new of broker a")
     assert Lake(spark, str(tmp_path)).at == before
-    # what is imported of another broker is no news of this one, even where it is written to the same tables
+    # an import of another broker is nothing new for this one, although it writes the same tables
     write_state(spark, tmp_path, "b", {("g", "orders", 0): 2})
     assert [is_new_here(tmp_path, broker, 22_000) for broker in "ab"] == [False, True]
     write_state(spark, tmp_path, "a", OFFSETS)

@@ -71,7 +71,7 @@ def test_jars_of_other_packages_are_not_kept(tmp_path: Path) -> None:
 
 
 def leaving(java_home: Path) -> Path:
-    """The archive that a JVM of this home is told to leave."""
+    """The archive that a JVM of this home leaves, by its option."""
     option, _, path = archive_option(leave=True).partition("=")
     assert option == "-XX:ArchiveClassesAtExit", java_home
     return Path(path)

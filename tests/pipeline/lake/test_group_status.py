@@ -77,7 +77,7 @@ def stored(rows: Sequence[Seen], *, has_commits: bool = False) -> dict[t.Table, 
     ]
     return {
         LAG_HISTORY: history,
-        # a broker with enough observations is judged by them, whatever was captured; pulls alone tell nothing
+        # a broker with enough observations is judged by them, whatever was captured; captured pulls alone give no status
         PULL_REQUEST: [captured | place],
         OFFSET_HISTORY: [captured | place | told] if has_commits else [],
         t.CONSUME_QUEUE: [],
@@ -147,7 +147,7 @@ CASES: dict[str, tuple[list[Seen], str, str]] = {
         "STALL",
         "OFFSET_STANDS",
     ),
-    # another topic that moves tells nothing of this one
+    # a group that moves on another topic may still be dead on this one
     "half-dead": (
         history("half-dead", [50] * 10, AHEAD) + history("half-dead", [5 * n for n in range(10)], AHEAD, topic="u"),
         "STOP",

@@ -1,4 +1,4 @@
-"""The views that answer operators' questions, over one imported and captured store, against what the broker and its clients logged."""
+"""The views that answer operators' questions, over an imported and captured store, compared with logs of the broker and its clients."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BROKER, TRACED = "broker-a", "traced"
 TRACES = ("basic-mixmem", "holes-default")  # reads from disk; messages and files of queues that are gone
 # pulls that are taken for held and were not, or the other way round
 HELD_WRONG_MAX = 25
-# (group, topic) -> offset of all queues of the topic: groups that are behind, with filters of all kinds
+# (group, topic) -> offset of all queues of the topic: groups that lag, with filters of all kinds
 BEHIND = {
     ("g-tag", "orders"): 0,
     ("g-sqlx", "orders"): 300,

@@ -222,13 +222,13 @@ def test_moves_back_are_those_that_the_broker_got(pullsim: Pullsim, lake: Path, 
     ends = {key: queue.maximum for key, queue in answers.lag.queues.items()}
     again = {}
     for topic, queue_id, before, after in back:
-        # an offset past the end was set: what the group had consumed lies below another one
+        # an offset past the end was set, not consumed: the group had consumed up to the greatest offset within the queue
         inside = [offset for offset in committed[topic, queue_id] if offset <= ends[topic, queue_id]]
         reached = before if before <= ends[topic, queue_id] else max(inside[: inside.index(after) + 1])
         again[topic, queue_id, before] = reached - after
     assert {(row["topic"], row["queueId"], row["fromOffset"]): row["readAgain"] for row in found} == again
     past_the_end = rows(pullsim, lake, "offsets", "--group", "g-first", "--back", "--topic", "ledger")
-    # they were never at what lies behind: nothing is consumed twice
+    # the offsets were past the end, so nothing is consumed twice
     assert {row["readAgain"] for row in past_the_end if row["how"] == "BACK"} == {0}
     assert any(row["fromOffset"] > ends["ledger", row["queueId"]] for row in past_the_end)
 

@@ -30,7 +30,7 @@ RECORDED = (
     "diskFallBehind",
 )
 T0 = 1_650_000_000_000
-# the driver explains, and Spark where it is asked for
+# the driver explains; Spark explains with the options ON_SPARK
 ENGINES = [pytest.param([], id="driver"), pytest.param(ON_SPARK, id="Spark", marks=slow_proof)]
 
 

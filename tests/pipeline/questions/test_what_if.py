@@ -37,7 +37,7 @@ FIELDS = (
     "diskFallBehind",
     "messages",
 )
-# the driver answers, and Spark where it is asked for
+# the driver answers; Spark answers with the options ON_SPARK
 ENGINES = [pytest.param([], id="driver"), pytest.param(ON_SPARK, id="Spark", marks=slow_proof)]
 
 

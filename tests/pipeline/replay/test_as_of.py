@@ -67,7 +67,7 @@ def test_a_pull_sees_its_queue_as_of_its_time(
 
     if not ALL:
         return
-    # of a large store, what is behind the least time and before the greatest is left out; its log has many parts
+    # of a large store, only the parts of the log from the least to the greatest time are read; this log has many parts
     monkeypatch.setattr(importlib.import_module("pipeline.replay.replay"), "_MANY_ENTRIES", 0)
     monkeypatch.setattr(importlib.import_module("pipeline.replay.as_of"), "PART_BYTES", made.log_end // 40)
     first, last = (sorted(stamps)[len(stamps) * part // 10] for part in (4, 6))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
 
-# the driver answers, and Spark where it is asked for
+# the driver answers; Spark answers with the options ON_SPARK
 in_both_ways = pytest.mark.parametrize("engine", [(), ON_SPARK], ids=["driver", "Spark"])
 
 

@@ -54,7 +54,7 @@ def lines(trace: Path) -> list[Line]:
 
 
 def pull(line: Line, **changes: Any) -> Line:
-    """The request of a line, without what was recorded, with some fields changed."""
+    """The request of a line without the recorded answer, with some fields changed."""
     return {"request": line["request"] | changes}
 
 
@@ -306,7 +306,7 @@ def test_without_a_file_the_answers_go_to_the_table(
     from pipeline.requests import request_file
     from pipeline.schema import tables as t
 
-    # the driver answers a chunk after the other, where it compares nothing
+    # without a comparison the driver answers one chunk after the other
     monkeypatch.setattr(request_file, "_LEAST_CHUNK_BYTES", 1000)
     monkeypatch.setattr(driver_answers, "_CHUNKS_AT_ONCE", 1)
     before, run_id = lake.newest().version, f"to-table-{compare}"

@@ -1,4 +1,4 @@
-"""Settings are read as the 4.9.3 broker reads them, and refused where the broker would silently do something else.
+"""Settings are read as the 4.9.3 broker reads them, and refused if the broker would silently do something else.
 
 What the real broker does with a text was found by starting it with a broker.conf (BrokerStartup.createBrokerController)
 and reading its configuration objects. The trace headers and broker.conf files are golden data.

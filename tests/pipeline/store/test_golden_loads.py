@@ -24,6 +24,6 @@ def test_each_version_loads_a_store_of_5_5_0_as_the_real_one_does(name: str) -> 
     for (_, side), one in zip(found.sides(), recorded.values(), strict=True):
         assert (side.load, side.start, side.dispatched) == (one["loaded"], one["started"], one["messagesDispatchedAgain"])
         assert (side.log_min, side.log_max) == (one["minPhyOffset"], one["maxPhyOffset"])
-        # the real store makes a queue that is asked for: those of delay levels without a message
+        # the real store creates a queue when its offsets are read: so it has empty queues of delay levels
         bounds = {(queue["topic"], queue["queueId"]): (queue["min"], queue["max"]) for queue in one["queues"]}
         assert {queue: side.queues.get(queue, (0, 0)) for queue in side.queues.keys() | bounds.keys()} == bounds

@@ -205,7 +205,7 @@ def test_with_multi_dispatch_a_message_without_properties_stops_the_broker(tmp_p
 
 
 def test_a_queue_beyond_the_log_keeps_the_abort_file(made: Path) -> None:
-    # an entry that begins before the log's end and is said to end far behind it
+    # an entry whose message begins before the log's end, and by its size ends far after it
     folder = made / "consumequeue" / "T" / "0"
     folder.mkdir(parents=True)
     (folder / f"{0:020d}").write_bytes(encode_units([0], [2147483647], [0]).ljust(QUEUE_FILE, b"\0"))

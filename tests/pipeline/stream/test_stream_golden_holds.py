@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 STRETCH = 100_000  # a whole number of sweeps, whatever their interval here
 SUBSCRIPTION = 4
 QUEUES = 4
-# what a request of a file cannot say: a group's registration, what changes while a pull waits, a check that comes before the store
+# the steps and settings that files of requests can express; they cannot express a group's registration, changes while a pull waits, or
+# checks before the store
 OPS = {"topic", "group", "send", "brokerConfig", "syncHoldTick", "pull", "expectNoResponse", "holdCount", "await", "sleep", "disconnect"}
 SETTINGS = {"longPollingEnable", "shortPollingTimeMills", "enablePropertyFilter"}
 NOT_COMPILED = "hold_bad_sql_wakes_on_anything"  # the checks hand the store no filter then

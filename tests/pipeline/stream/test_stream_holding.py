@@ -135,7 +135,7 @@ def answered_by_first_query(spark: SparkSession, pullsim: Pullsim, tmp_path: Pat
     hold = ("--at", "request-time", "--hold", "--once")
     command = ("stream", "--lake", lake, "--requests", folder, "--checkpoint", tmp_path / "checkpoint", *hold)
 
-    # the last of these pulls came at 9 s; those that look into messages are asked at the sweep behind
+    # the last of these pulls came at 9 s; pulls whose filters read messages are answered at the next sweep
     code, out, err = pullsim(*command)
     assert code == 0, err
     run = out.splitlines()[-1].split(":")[0].removeprefix("run ")
@@ -235,7 +235,7 @@ def test_an_import_while_pulls_wait_neither_loses_nor_repeats_one(
     batches = batches_of(spark, lake, checkpoint)
     batches(batch_of(spark, fresh=PULLS, released=given_out(0, at_once=True)), 0)
     import_as(spark, lake, store_with(tmp_path / "after", 1))
-    if dies:  # behind the commit of the lake, before that of Spark: the batch is run again, and the state as well
+    if dies:  # after the commit of the lake, before that of Spark: the batch is run again, and the state as well
         batches = batches_of(spark, lake, checkpoint)
         batches(batch_of(spark, fresh=PULLS, released=given_out(1, at_once=True)), 0)
     batches(batch_of(spark, released=given_out(int(dies), at_once=False)), 1)

@@ -44,7 +44,7 @@ def test_pending_messages_are_those_that_the_broker_counts(told: dict[str, Any])
 def test_offsets_of_pulls_are_those_that_the_broker_has(told: dict[str, Any]) -> None:
     offsets = decode_consumer_offsets(live("consumerOffset.json"), "consumerOffset.json")
     pulled = offsets.pulled_by_queue()
-    # the broker gives the committed offset where it has none of a pull
+    # the broker reports the committed offset if it has no offset of a pull
     said = {(one["group"], one["topic"], one["queueId"]): one["pulled"] for one in told["offsets"]}
     assert pulled.items() <= said.items()
     assert {key for key in said if key not in pulled} == {key for key in said if key[0] not in {"cg-dead", "cg-orders", "cg-slow"}}

@@ -28,7 +28,7 @@ V3, V5 = BrokerVersion.V4_9_3, BrokerVersion.V5_5_0
         # a broker 4.9 that ran after it would have stored offsets
         (None, {TIMER_WHEEL}, V5, "timerwheel is there, which a broker 5.x makes, and no offsets in config/consumerOffset.json"),
         (b"", {TIMER_WHEEL}, V5, "timerwheel is there"),
-        # 4.9.3 or 4.9.8: the file does not tell which
+        # 4.9.3 or 4.9.8: the file is the same for both
         (OF_4_9, set(), None, ""),
         (None, set(), None, ""),
         # a slave 4.9 has the delayOffset.json of its master 5.x

@@ -19,7 +19,7 @@ from udfs.broker.topic_config import TopicConfigManager
 from udfs.consumer.send_message_back import consumed_topic, resend
 
 SENT = ("sendBack", "sendToRetryTopic", "delayedSend")
-# what the rows change, as each finds it
+# rows change these settings; each row begins with them as they were at the start
 AS_AT_THE_START = {"op": "brokerConfig", "set": {"brokerPermission": 6, "autoCreateSubscriptionGroup": True}}
 
 

@@ -62,7 +62,7 @@ def outlook(fills_at: int | None = None, growth: float = 0.0, disk: Disk | None 
         ((71, 10, 0), {}, [(4, EXPIRED), (24 * 3 + 4, EXPIRED)]),
         # old enough in the hour, and just after it
         ((72 - 4.5, 72 - 5, 0), {}, [(4.5, EXPIRED), (28, EXPIRED)]),
-        # the younger one in front keeps the older one behind it
+        # the first file is younger, and keeps the older one after it
         ((10, 71, 0), {}, [(76, EXPIRED), (76, EXPIRED)]),
         ((71, 0), {"delete_when": "13;2"}, [(2, EXPIRED)]),
         ((71, 0), {"zone": "Asia/Shanghai"}, [(20, EXPIRED)]),

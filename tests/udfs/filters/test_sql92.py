@@ -42,7 +42,7 @@ def test_messages_without_properties_are_evaluated_as_recorded() -> None:
 @pytest.mark.parametrize(
     ("text", "properties", "expected"),
     [
-        # what stops the parser is looked at once, what is behind it never
+        # the parser reads the token that stops it, and nothing after it
         ("a = 1 garbage ; ' #", {"a": "1"}, True),
         ("a = 1 LIKE", {"a": "1"}, True),
         ("a LIKE 'x'", {"a": "x"}, False),

@@ -1,4 +1,4 @@
-"""The kernel getMessage on entries made by hand: where a scan ends, what it takes, and the effect of each verdict.
+"""The kernel getMessage on entries made by hand: the end of a scan, the entries that it takes, and the effect of each verdict.
 
 Recorded pulls go through the kernel in tests/pipeline/replay; the caps that end a batch are in test_batch_caps.py.
 """
@@ -48,7 +48,7 @@ BITS, LOG, UNREADABLE, NPE = gm.NOT_BY_CONSUME_QUEUE, gm.NOT_BY_COMMIT_LOG, gm.U
 SCANS = [
     ([0, LOG, 0, BITS], {}, "FOUND", 4, [0, 2]),
     ([LOG, BITS, LOG], {}, "NO_MATCHED_MESSAGE", 3, []),
-    # nothing is asked of an entry that the batch has no room for
+    # a verdict has no effect on an entry for which the batch has no room
     ([0, NPE], {"wanted": 1}, "FOUND", 1, [0]),
     ([0, UNREADABLE], {"wanted": 1}, "FOUND", 1, [0]),
     ([0, NPE], {}, "NullPointerException", 0, []),
@@ -61,7 +61,7 @@ SCANS = [
     ([NPE], {"log_end": 50}, "MESSAGE_WAS_REMOVING", 1, []),
     ([LOG], {"log_end": 50}, "MESSAGE_WAS_REMOVING", 1, []),
     ([BITS], {"log_end": 50}, "NO_MATCHED_MESSAGE", 1, []),
-    # behind a removed message the entries of its file are passed over, units that cannot be read too
+    # after a removed message the other entries of its file are skipped, also units that cannot be read
     ([0, UNREADABLE, NPE], {"log_end": 0}, "MESSAGE_WAS_REMOVING", 3, []),
 ]
 

@@ -109,7 +109,7 @@ def test_each_client_that_broadcasts_gets_what_the_real_one_got(capture: Capture
     found, real = simulated(capture.plan(BROADCAST)).given, given(capture, BROADCAST)
     assert found.keys() == real.keys()
     for client in found:
-        # a message that comes while a client starts may be before or behind the end that it is told of
+        # a message that comes while a client starts may be before or after the queue's end that the client gets
         assert len(found[client] ^ real[client]) <= 2, client
         assert len(real[client]) > 150
 

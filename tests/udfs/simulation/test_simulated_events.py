@@ -33,7 +33,7 @@ def test_a_simulated_run_keeps_what_was_promised(seed: int) -> None:
     assert faults_of(events_of(seed)) == {}
 
 
-# what is told wrongly ---------------------------------------------------------------------------------------------------------------
+# falsified events -------------------------------------------------------------------------------------------------------------------
 
 
 def changed(run: Events, row: Row, **fields: int) -> Events:
