@@ -12,11 +12,11 @@ from typing import Any, Self
 from tests.truth.oracle import harness
 from tests.truth.places import DATA
 
-# a start that has not caught up after this many ms never ends
+# a start that has not caught up after this many ms counts as one that never ends
 START_LIMIT = "2000"
 # a broker with too little memory; and queues that the harness, which lists them as paths, cannot record
 NOT_RECORDED = ("java.lang.OutOfMemoryError", "InvalidPathException: Nul character")
-# stores that one process recovers: threads of a store that did not start stay
+# stores that one process recovers, and no more: the threads of a store that did not start never end
 STORES_A_PROCESS = 40
 
 
