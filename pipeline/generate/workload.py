@@ -14,6 +14,7 @@ from pipeline.files.small_file import small_file
 from pipeline.files.toml_text import parsed_toml
 from pipeline.generate import workload_fields as f
 from store_format.record.message import Host
+from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 
 STORE_HOST = Host(address=bytes([10, 0, 0, 1]), port=10911)
 PRODUCER = Host(address=bytes([10, 0, 1, 1]), port=40001)
@@ -109,11 +110,24 @@ def workload_of(found: object, where: str) -> Workload:
     names = [topic.name for topic in workload.topics]
     if len(set(names)) < len(names):
         raise f.WorkloadError(f"{where}, topics", "one topic or more, each with a name of its own", repr(names))
+    _check_groups(workload, names, where)
+    return workload
+
+
+def _check_groups(workload: Workload, names: list[str], where: str) -> None:
+    """Check that the groups tell one offset for each of their queues; `names` are those of the topics."""
+    told: set[tuple[str, str]] = set()
     for group in workload.groups:
+        of_group = f"{where}, groups, {group.name}"
+        retry_topic = f"{RETRY_GROUP_TOPIC_PREFIX}{group.name}"
+        if retry_topic in names:
+            raise f.WorkloadError(of_group, "a group whose topic for retries the workload does not name", repr(retry_topic))
         for topic in group.topics:
             if topic not in names:
-                raise f.unknown_name(f"{where}, groups, {group.name}", "a topic of this workload", topic, names)
-    return workload
+                raise f.unknown_name(of_group, "a topic of this workload", topic, names)
+            if (group.name, topic) in told:
+                raise f.WorkloadError(of_group, "each topic of a group once, with one lag", f"{topic!r} twice")
+            told.add((group.name, topic))
 
 
 DEFAULT_WORKLOAD = {
