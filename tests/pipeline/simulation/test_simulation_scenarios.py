@@ -56,6 +56,13 @@ def test_a_scenario_is_read_as_it_says(tmp_path: Path) -> None:
     assert sum(plan.messages.shares) == pytest.approx(1)
 
 
+def test_the_last_of_many_queues_gets_no_share_under_the_greatest_skew(tmp_path: Path) -> None:
+    (variant,) = read(tmp_path, WHOLE.replace("queues = 6", "queues = 10_000\nskew = 100"))
+    messages = plan_of(variant.scenario, 1, "here").messages
+    assert isinstance(messages, Rates)
+    assert (messages.shares[0], messages.shares[-1]) == (1.0, 0.0)
+
+
 @pytest.mark.parametrize(
     ("changed", "to", "line", "says"),
     [
