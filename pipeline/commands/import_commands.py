@@ -14,7 +14,7 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, Jobs, engine_options
 from pipeline.commands.given_settings import GivenSettings, rules_option, settings_options
 from pipeline.commands.new_run import now, run_id
-from pipeline.commands.options import check_alone, check_needed, lake_option, metrics_at, require_lasting_port
+from pipeline.commands.options import FiniteNumber, check_alone, check_needed, lake_option, metrics_at, require_lasting_port
 from pipeline.files.stopping import told_to_stop
 from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @click.option("--follow", is_flag=True, help="Go on to import what the running broker appends to its store.")
 @click.option("--checkpoint", metavar="DIR", help="Folder that remembers the progress of --follow; one below the lake by default.")
 @click.option(
-    "--trigger", type=click.FloatRange(min=0), metavar="SECONDS", help="With --follow, time between looks for new messages; 1 by default."
+    "--trigger", type=FiniteNumber(min=0), metavar="SECONDS", help="With --follow, time between looks for new messages; 1 by default."
 )
 @click.option("--once", is_flag=True, help="End when --follow has added everything that is there.")
 @click.option(

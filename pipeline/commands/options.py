@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -21,6 +22,17 @@ R = TypeVar("R")
 FORMATS = ("table", "json", "csv")
 # the greatest LIMIT of Spark
 ROW_LIMIT = click.IntRange(0, 2**31 - 1)
+
+
+class FiniteNumber(click.FloatRange):
+    """A number of an option, in a range. NaN, which click takes to be in each range, and the infinities are refused."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number that the text of an option gives."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"expected a finite number, found {value}", param, ctx)
+        return number
 
 
 def lake_option(command: Callable[P, R]) -> Callable[P, R]:

@@ -12,7 +12,7 @@ import click
 from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, engine_option, engine_options
 from pipeline.commands.given_settings import GivenSettings, settings_options
-from pipeline.commands.options import ROW_LIMIT, check_needed, format_option, lake_option, moment
+from pipeline.commands.options import ROW_LIMIT, FiniteNumber, check_needed, format_option, lake_option, moment
 from pipeline.settings.quantities import LAST_OF_YEAR_9999, duration_text, size_in_bytes, size_text
 from pipeline.terminal import progress_to_stderr, show_values
 from store_format.errors import shown
@@ -57,7 +57,7 @@ def _zone(_context: click.Context, _parameter: click.Parameter, value: str) -> Z
 )
 @click.option(
     "--rate",
-    type=click.FloatRange(min=0),
+    type=FiniteNumber(min=0),
     metavar="MESSAGES",
     help="Messages a second that a group consumes of each queue, 0 for none; as in lag_history by default.",
 )

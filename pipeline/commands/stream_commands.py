@@ -12,7 +12,7 @@ from pipeline.commands.cli import ExampleCommand, cli
 from pipeline.commands.engine import Engine, engine_options, unused_engine_options
 from pipeline.commands.given_settings import GivenSettings, rules_option, settings_options
 from pipeline.commands.new_run import now
-from pipeline.commands.options import at_option, broker_option, check_hold, hold_option, lake_option, metrics_at
+from pipeline.commands.options import FiniteNumber, at_option, broker_option, check_hold, hold_option, lake_option, metrics_at
 from pipeline.files.stopping import told_to_stop
 from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @hold_option
 @click.option("--once", is_flag=True, help="Answer the requests that are there, and end.")
 @click.option(
-    "--trigger", type=click.FloatRange(min=0), default=1.0, show_default=True, metavar="SECONDS", help="Time between looks for new files."
+    "--trigger", type=FiniteNumber(min=0), default=1.0, show_default=True, metavar="SECONDS", help="Time between looks for new files."
 )
 @click.option("--max-files", type=click.IntRange(min=1), default=1000, show_default=True, metavar="N", help="Files of one batch.")
 @click.option("--metrics", metavar="FILE|PORT", help="Prometheus metrics: a file, written whole after each batch, or [HOST:]PORT.")

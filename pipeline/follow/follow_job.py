@@ -92,5 +92,5 @@ def _started(
     register_source(lake.spark, FollowedLog)
     records = lake.spark.readStream.format(NAME).options(**options).load()
     writer = records.writeStream.option("checkpointLocation", f"{checkpoint}/{SPARK}").foreachBatch(batches)
-    timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{trigger_seconds} seconds")
+    timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{trigger_seconds:.3f} seconds")
     return timed.start()

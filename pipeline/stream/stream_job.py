@@ -128,7 +128,7 @@ def _started(
     requests: DataFrame, run: StreamRun, checkpoint: str, batches: Batches | CapturedBatches, *, once: bool, trigger_seconds: float
 ) -> StreamingQuery:
     writer = requests.writeStream.queryName(run.checkpoint).option("checkpointLocation", f"{checkpoint}/{SPARK}").foreachBatch(batches)
-    timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{trigger_seconds} seconds")
+    timed = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{trigger_seconds:.3f} seconds")
     return timed.start()
 
 

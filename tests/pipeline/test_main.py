@@ -128,6 +128,21 @@ def test_what_reads_no_file_loads_no_library_that_does(words: list[str]) -> None
     assert (done.stdout.splitlines()[-1], done.stderr) == ("0 []", "")
 
 
+@pytest.mark.parametrize("number", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["retention", "--rate"],
+        ["stream", "--requests", "in", "--checkpoint", "c", "--trigger"],
+        ["import", "store", "--follow", "--trigger"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_an_option_takes_finite_numbers_only(capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], number: str) -> None:
+    assert main.run([*words, number, "--lake", str(tmp_path / "lake")]) == 2
+    assert f"Invalid value for '{words[-1]}': expected a finite number, found {number}" in capsys.readouterr().err
+
+
 def test_a_link_to_the_file_runs_it(tmp_path: Path) -> None:
     """So it is in an image. The folder of main.py has packages with the names of others, such as delta."""
     (tmp_path / "linked.py").symlink_to(PROJECT / "pipeline" / "main.py")
