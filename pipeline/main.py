@@ -63,6 +63,8 @@ _REFUSED_FILE = re.compile(
 # rows that are lost because all executors that kept them have ended; Spark cannot compute them again
 _LOST_ROWS = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
 
+# the number of standard error, the last of the three standard files
+_STANDARD_ERROR = 2
 # exit code after Ctrl-C
 _STOPPED = 130
 # file name of Python's import machinery; a Ctrl-C inside it is raised again after this many seconds
@@ -84,10 +86,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _keep_standard_numbers()
+    if sys.stdout is None:
+        progress_to_stderr("error: expected a standard output that takes the results, found a closed one; drop them with >/dev/null")
+        sys.exit(2)
     code = run(arguments)
     if code == _STOPPED:
         sys.unraisablehook = _tell_nothing
     sys.exit(code)
+
+
+def _keep_standard_numbers() -> None:
+    """Open the null device in place of closed standard files: else a file of the lake gets the number to which others print."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        pass
+    os.close(number)
+    # Python has None for a file that was closed when it started
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
 
 
 @contextmanager

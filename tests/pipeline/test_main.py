@@ -143,6 +143,21 @@ def test_an_option_takes_finite_numbers_only(capsys: pytest.CaptureFixture[str],
     assert f"Invalid value for '{words[-1]}': expected a finite number, found {number}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("closed", "code", "told"),
+    [
+        (">&-", 2, "pullsim: error: expected a standard output that takes the results, found a closed one; drop them with >/dev/null\n"),
+        ("2>&-", 2, ""),
+        ("<&-", 2, "pullsim: error: frames.jsonl, line 1: expected a file of frames, found No such file or directory\n"),
+    ],
+    ids=["output", "error", "input"],
+)
+def test_a_closed_standard_file_is_told_or_replaced(tmp_path: Path, closed: str, code: int, told: str) -> None:
+    command = f"{sys.executable} {PROJECT / 'pipeline' / 'main.py'} frames frames.jsonl --out out.jsonl {closed}"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", told)
+
+
 def test_a_link_to_the_file_runs_it(tmp_path: Path) -> None:
     """So it is in an image. The folder of main.py has packages with the names of others, such as delta."""
     (tmp_path / "linked.py").symlink_to(PROJECT / "pipeline" / "main.py")
