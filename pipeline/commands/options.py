@@ -6,7 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
@@ -27,7 +27,7 @@ ROW_LIMIT = click.IntRange(0, 2**31 - 1)
 class FiniteNumber(click.FloatRange):
     """A number of an option, in a range. NaN, which click takes to be in each range, and the infinities are refused."""
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number that the text of an option gives."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
