@@ -102,8 +102,8 @@ def _keep_standard_numbers() -> None:
         pass
     os.close(number)
     # Python has None for a file that was closed when it started
-    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 (both stay open until the end)
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 @contextmanager

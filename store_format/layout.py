@@ -21,6 +21,8 @@ TRANSACTION_ROLLBACK_TYPE: Final = 0xC
 BORNHOST_V6_FLAG: Final = 0x10
 STOREHOSTADDRESS_V6_FLAG: Final = 0x20
 
+LMQ_PREFIX: Final = "%LMQ%"  # of light message queues and of their groups (MixAll.isLmq)
+
 IPV4_HOST: Final = 8  # address and a four byte port
 IPV6_HOST: Final = 20
 

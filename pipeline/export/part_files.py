@@ -37,7 +37,6 @@ from store_format.log.dispatch_request import SCHEDULE_TOPIC, read_requests
 from store_format.store.checkpoint import CHECKPOINT_LENGTH, StoreCheckpoint, encode_checkpoint
 from store_format.store_paths import CHECKPOINT_FILE, COMMIT_LOG, CONFIG, LOCK, LOCK_FILE
 
-_OFFSETS = f"{CONFIG}/consumerOffset.json"
 _DELAYS = f"{CONFIG}/delayOffset.json"
 _INDEX_DDL = "files INT, indexMsgTimestamp BIGINT"
 _INDEX_ARROW = arrow_of(_INDEX_DDL)
@@ -110,11 +109,16 @@ def write_config(broker: OpenedBroker, folder: StoreFolder, topics: tuple[str, .
     """Write the config files without offsets in queues of topics other than `topics`; returns their number."""
     found = _config(broker)
     if topics:
-        offsets = cf.load(found.get(_OFFSETS), found.get(f"{_OFFSETS}.bak"), _OFFSETS, cf.decode_consumer_offsets).table
-        if offsets.offsetTable or offsets.pullOffsetTable:
-            found[_OFFSETS] = cf.encode_consumer_offsets(offsets.of_topics(topics), TO_JSON.of(_settings(broker).version).value)
-        left_out = {f"{_OFFSETS}.bak"} if SCHEDULE_TOPIC.decode() in topics else {f"{_OFFSETS}.bak", _DELAYS, f"{_DELAYS}.bak"}
+        settings = _settings(broker)
+        files = {enable_lmq: cf.offsets_file(enable_lmq=enable_lmq) for enable_lmq in (False, True)}
+        left_out = {f"{CONFIG}/{name}{more}" for name, _ in files.values() for more in ("", ".bak")}
+        left_out |= set() if SCHEDULE_TOPIC.decode() in topics else {_DELAYS, f"{_DELAYS}.bak"}
+        name, decode = files[settings.value("enableLmq")]
+        path = f"{CONFIG}/{name}"
+        offsets = cf.load(found.get(path), found.get(f"{path}.bak"), path, decode).table
         found = {path: content for path, content in found.items() if path not in left_out}
+        if offsets.offsetTable or offsets.pullOffsetTable or offsets.lmqOffsetTable:
+            found[path] = cf.encode_consumer_offsets(offsets.of_topics(topics), TO_JSON.of(settings.version).value)
     for path, content in found.items():
         _write(folder, path, content)
     return len(found)

@@ -27,7 +27,7 @@ from pipeline.lag.lag_history import append_observation
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.rows.config_tables import FILE_OF, FILES_OF_5, config_rows
+from pipeline.rows.config_tables import FILES_OF_5, config_files, config_rows
 from pipeline.schema import tables as t
 from pipeline.schema.follow_tables import FOLLOW_EVENT
 from pipeline.schema.lag_tables import LAG_HISTORY
@@ -182,22 +182,23 @@ class FollowBatches(BatchWork):
         entries = [entry for entry in self.store.folder("config") if not entry.is_folder]
         found = {entry.name: (entry.length, entry.mtime_ms) for entry in entries}
         known = self._config
-        files = {table: (name,) for table, name in FILE_OF.items()} | FILES_OF_5
+        enable_lmq = self.timer.settings.value("enableLmq")
         changed = [
             table
-            for table, names in files.items()
+            for table, names in config_files(enable_lmq=enable_lmq).items()
             if any(found.get(one) != known.get(one) for name in names for one in (name, f"{name}.bak"))
         ]
         if not changed:
             return []
         try:
-            tables = config_rows(self.store, self.broker).tables
+            tables = config_rows(self.store, self.broker, enable_lmq=enable_lmq).tables
         except ConfigFileError as error:  # the broker is writing the file; the next batch reads it
             self.progress(str(error))
             return []
         self._config = found
         # most lakes have no table of 5.x; without rows, none is made
-        there = [table for table in changed if table not in FILES_OF_5 or tables[table].num_rows or table.name in lake.at.tables]
+        of_5 = {t.PULL_OFFSET, *FILES_OF_5}
+        there = [table for table in changed if table not in of_5 or tables[table].num_rows or table.name in lake.at.tables]
         return [partial(self._put_config, writer, table, tables[table]) for table in there]
 
     def _put_config(self, writer: LakeWriter, table: t.Table, rows: pa.Table) -> None:

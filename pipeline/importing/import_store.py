@@ -129,7 +129,7 @@ def import_store(
     tasks = SparkTasks(lake.spark) if lake.has_session else DriverTasks()
     with _short_plans(lake):
         loaded, files = rows_of_store(tasks, store, broker, settings, as_found=as_found)
-    config = config_rows(store, broker, as_found=as_found)
+    config = config_rows(store, broker, as_found=as_found, enable_lmq=settings.value("enableLmq"))
     index = index_rows(tasks, loaded.store, broker, settings)
     lake.at = lake.newest()  # the import depends on nothing that was read of the lake before
     writer = LakeWriter(lake, run_id=run_id, what="import", broker=broker)

@@ -32,7 +32,7 @@ from pipeline.replay.kernel_batches import (
     parts_of,
     requests_with_entries,
 )
-from pipeline.replay.lmq import LMQ_PREFIX, beyond_lmq_limit, has_lmq_limit
+from pipeline.replay.lmq import beyond_lmq_limit, has_lmq_limit
 from pipeline.replay.message_texts import delivered, delivered_at
 from pipeline.replay.replay import At, RequestProfile, requests_after_entries
 from pipeline.requests.request_lines import REQUEST_ARROW
@@ -40,6 +40,7 @@ from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings
 from pipeline.tasks.local_rows import frame_of
 from pipeline.tasks.work import NoSessionError
+from store_format.layout import LMQ_PREFIX
 from udfs.filters.consumer_filter_manager import TAG, build, compiled
 from udfs.filters.tags import SubscriptionParseError, split_tags, tags_code
 from udfs.pull import get_message as gm

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from pipeline.settings.settings import PullSettings
+from store_format.layout import LMQ_PREFIX
 
-LMQ_PREFIX = "%LMQ%"
 _REQUEST_COLUMNS = frozenset({"seq", "topic", "queueId", "consumerGroup", "queueOffset", "maxMsgNums"})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,17 +19,15 @@ from store_format.errors import ConfigFileError
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
-# the file from which each table is made
+# the file from which each table is made, other than consumer_offset
 FILE_OF = {
-    t.CONSUMER_OFFSET: "consumerOffset.json",
     t.DELAY_OFFSET: "delayOffset.json",
     t.TOPIC_CONFIG: "topics.json",
     t.SUBSCRIPTION_GROUP: "subscriptionGroup.json",
     t.CONSUMER_FILTER: "consumerFilter.json",
 }
-# the files from which each table is made that only a broker 5.x fills
+# the files from which each table is made that only a broker 5.x fills, other than pull_offset
 FILES_OF_5 = {
-    t.PULL_OFFSET: ("consumerOffset.json",),
     t.CONSUMER_ORDER_INFO: ("consumerOrderInfo.json",),
     t.PENDING_MESSAGES: ("timermetrics", "transactionMetrics"),
 }
@@ -43,18 +41,27 @@ class ConfigRows:
     notes: tuple[str, ...]
 
 
-def config_rows(store: StoreFiles, broker: str, *, as_found: bool = False) -> ConfigRows:
+def config_files(*, enable_lmq: bool) -> dict[t.Table, tuple[str, ...]]:
+    """Return the files under config/ from which each table is made, with the broker's setting enableLmq."""
+    offsets, _ = cf.offsets_file(enable_lmq=enable_lmq)
+    return {t.CONSUMER_OFFSET: (offsets,), t.PULL_OFFSET: (offsets,), **{table: (name,) for table, name in FILE_OF.items()}, **FILES_OF_5}
+
+
+def config_rows(store: StoreFiles, broker: str, *, as_found: bool = False, enable_lmq: bool = False) -> ConfigRows:
     """Read the config files as the broker does (`.bak` if the file itself cannot be used).
 
-    With `as_found`, a file that cannot be read gives no rows and a note instead of an error.
+    Args:
+        store: the files of the store.
+        broker: name of the broker in the rows.
+        as_found: whether a file that cannot be read gives no rows and a note instead of an error.
+        enable_lmq: the broker's setting enableLmq.
 
     Raises:
         ConfigFileError: the broker would not start with a file, or would start with an empty table in its place.
     """
     notes: list[str] = []
 
-    def loaded(table: t.Table, decode: Callable[[bytes, str], T]) -> T:
-        name = FILE_OF[table]
+    def loaded(name: str, decode: Callable[[bytes, str], T]) -> T:
         path = store.path_of("config", name)
         try:
             found = cf.load(store.read_config(name), store.read_config(f"{name}.bak"), path, decode)
@@ -67,21 +74,33 @@ def config_rows(store: StoreFiles, broker: str, *, as_found: bool = False) -> Co
             notes.append(f"{path}: read from its .bak, {found.reason}")
         return found.table
 
-    offsets = loaded(t.CONSUMER_OFFSET, cf.decode_consumer_offsets)
+    offsets_file, decode_offsets = cf.offsets_file(enable_lmq=enable_lmq)
+    offsets = loaded(offsets_file, decode_offsets)
+    if not enable_lmq:
+        notes += _unread_offsets(store)
     lost = [row.topicAtGroup for row in offsets.rows() if row.topic is None]
     if lost:
-        notes.append(f"{store.path_of('config', FILE_OF[t.CONSUMER_OFFSET])}: {len(lost)} keys name no topic and group, {lost[0]!r} first")
+        path = store.path_of("config", offsets_file)
+        notes.append(f"{path}: {len(lost)} keys name no topic and group, {lost[0]!r} first")
+    delays = loaded(FILE_OF[t.DELAY_OFFSET], cf.decode_delay_offsets)
     rows: dict[t.Table, list[Row]] = {
         t.CONSUMER_OFFSET: [(broker, group, topic, queue_id, offset) for (group, topic, queue_id), offset in offsets.by_queue().items()],
-        t.DELAY_OFFSET: [(broker, level, offset) for level, offset in loaded(t.DELAY_OFFSET, cf.decode_delay_offsets).offsetTable.items()],
-        t.TOPIC_CONFIG: _topics(broker, loaded(t.TOPIC_CONFIG, cf.decode_topic_configs)),
-        t.SUBSCRIPTION_GROUP: _groups(broker, loaded(t.SUBSCRIPTION_GROUP, cf.decode_subscription_groups)),
-        t.CONSUMER_FILTER: _filters(broker, loaded(t.CONSUMER_FILTER, cf.decode_consumer_filters)),
+        t.DELAY_OFFSET: [(broker, level, offset) for level, offset in delays.offsetTable.items()],
+        t.TOPIC_CONFIG: _topics(broker, loaded(FILE_OF[t.TOPIC_CONFIG], cf.decode_topic_configs)),
+        t.SUBSCRIPTION_GROUP: _groups(broker, loaded(FILE_OF[t.SUBSCRIPTION_GROUP], cf.decode_subscription_groups)),
+        t.CONSUMER_FILTER: _filters(broker, loaded(FILE_OF[t.CONSUMER_FILTER], cf.decode_consumer_filters)),
         t.PULL_OFFSET: [(broker, *key, offset) for key, offset in offsets.pulled_by_queue().items()],
         **_rows_of_5(store, broker, notes),
     }
     tables = {table: arrow_table(table, found) for table, found in rows.items()}
     return ConfigRows(tables=tables | {t.TIMER_CHECKPOINT: timer_checkpoint_rows(store, broker)}, notes=tuple(notes))
+
+
+def _unread_offsets(store: StoreFiles) -> Iterator[str]:
+    """Tell of the offsets that a broker with enableLmq has left, which no other broker reads."""
+    name, _ = cf.offsets_file(enable_lmq=True)
+    if any(entry.name == name for entry in store.folder("config")):
+        yield f"{store.path_of('config', name)}: not read; a broker with enableLmq=true has its offsets there: give --set enableLmq=true"
 
 
 def _rows_of_5(store: StoreFiles, broker: str, notes: list[str]) -> dict[t.Table, list[Row]]:

@@ -19,14 +19,13 @@ from pyspark.errors import PySparkException
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.importing.load_store import load_store, with_extension
-from pipeline.rows.config_tables import FILE_OF
 from pipeline.schema.arrow_types import arrow_of
-from pipeline.schema.tables import CONSUMER_OFFSET
 from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.tasks.work import Batches, Tasks, Work
 from pipeline.verify.finding_codes import CODES, SEVERITIES, FindingCode, root_of
 from pipeline.verify.verify_store import FINDING, FINDING_DDL
+from store_format.config.config_files import offsets_file
 from store_format.errors import StoreError, quoted_error
 from store_format.store_paths import CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
@@ -193,12 +192,12 @@ def what_start_does(tasks: Tasks, path: str, settings: BrokerSettings) -> StartC
         if (text := quoted_error(str(error))) is None:
             raise
         return StartChanges((f"the broker would not start: {text}",))
-    return StartChanges((*loaded.notes, *_without_offsets(store)), loaded.lost)
+    return StartChanges((*loaded.notes, *_without_offsets(store, settings)), loaded.lost)
 
 
-def _without_offsets(store: StoreFiles) -> Iterator[str]:
+def _without_offsets(store: StoreFiles, settings: BrokerSettings) -> Iterator[str]:
     """Yield a note if the broker would know no offset of its groups: ConfigManager.load finds neither the file nor its .bak."""
-    name = FILE_OF[CONSUMER_OFFSET]
+    name, _ = offsets_file(enable_lmq=settings.value("enableLmq"))
     if {name, f"{name}.bak"}.isdisjoint(entry.name for entry in store.folder("config")):
         yield f"{store.path_of('config', name)} is not there: the broker would start without the offsets of its groups"
 

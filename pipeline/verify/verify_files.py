@@ -43,6 +43,7 @@ _CONFIG: dict[str, tuple[Callable[[bytes, str], Any], Callable[[Any, TextForm], 
     "topics.json": (cf.decode_topic_configs, cf.encode_topic_configs),
     "subscriptionGroup.json": (cf.decode_subscription_groups, cf.encode_subscription_groups),
     "consumerOffset.json": (cf.decode_consumer_offsets, cf.encode_consumer_offsets),
+    "lmqConsumerOffset.json": (cf.decode_lmq_consumer_offsets, cf.encode_consumer_offsets),
     "delayOffset.json": (cf.decode_delay_offsets, cf.encode_delay_offsets),
     "consumerFilter.json": (cf.decode_consumer_filters, cf.encode_consumer_filters),
 }

@@ -69,7 +69,7 @@ def verify_lake(broker: OpenedBroker, path: str, settings: BrokerSettings, progr
     findings.append(_other_rows(broker, t.CONSUME_QUEUE, entries, ["topic", "queueId"], of_segments))
     of_files, text = packed_rows(tasks, loaded, broker.name), "the rows are not those that the queue's files give"
     findings += [_other_rows(broker, table, of_files.frame(table), ["topic", "queueId"], text) for table in of_files.tables]
-    config = config_rows(loaded.store, broker.name, as_found=as_found)
+    config = config_rows(loaded.store, broker.name, as_found=as_found, enable_lmq=settings.value("enableLmq"))
     findings += [_config(broker, table, rows) for table, rows in config.tables.items()]
     index = index_rows(tasks, loaded.store, broker.name, settings)
     findings += [_config(broker, t.CHECKPOINT, index.checkpoint)]

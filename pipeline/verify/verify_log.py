@@ -32,7 +32,6 @@ from store_format.store.entry_check import Held, check_units
 from store_format.store_paths import COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 Queue = tuple[str, int]
-LMQ_PREFIX = "%LMQ%"
 _CHECKED_UNITS = 1 << 16
 
 
@@ -229,7 +228,7 @@ def _verify_units(found: Checked, log: LogFiles, queue: Queue, units: Units, fir
     to_find = ~blank & ~beyond & (offsets >= log.start)
     missing = to_find.copy()
     other, other_code, no_unit = (np.zeros(len(units), np.bool_) for _ in range(3))
-    is_lmq, is_delayed = queue[0].startswith(LMQ_PREFIX), queue[0].encode() == SCHEDULE_TOPIC
+    is_lmq, is_delayed = queue[0].startswith(layout.LMQ_PREFIX), queue[0].encode() == SCHEDULE_TOPIC
     for file, content, rows in log.stretches(np.where(to_find, offsets, -1)):
         positions = offsets[rows] - file.from_offset
         held = check_units(content, file.wrote, positions, units[rows], rows + first, queue, is_lmq=is_lmq)

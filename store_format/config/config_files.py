@@ -10,7 +10,7 @@ Surprise: a file of blanks or of `null` is decoded to an empty table, even if it
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
 from store_format.config import config_rows as cr
@@ -21,6 +21,7 @@ from store_format.config.fastjson_writer import FASTJSON, TextForm, encode_json,
 from store_format.errors import ConfigFileError
 
 T = TypeVar("T")
+_OF_LMQ = "lmqOffsetTable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,35 @@ def load(main: bytes | None, bak: bytes | None, path: str, decode: Callable[[byt
     return Loaded(decode(b"", path), "missing", f"{reason}, and so is its .bak")
 
 
+def offsets_file(*, enable_lmq: bool) -> tuple[str, Callable[[bytes, str], cr.ConsumerOffsets]]:
+    """The name of the file that has all committed offsets, and what reads it.
+
+    Broker source (4.9.3 and 5.5.0): BrokerController, which makes a LmqConsumerOffsetManager where enableLmq is set; its configFilePath.
+    The broker then neither reads nor writes consumerOffset.json.
+    Surprise: the start of 4.9.3 finds no offset in lmqConsumerOffset.json, as fastjson cannot make an object of the class; 4.9.8 does.
+    """
+    if enable_lmq:
+        return "lmqConsumerOffset.json", decode_lmq_consumer_offsets
+    return "consumerOffset.json", decode_consumer_offsets
+
+
 def decode_consumer_offsets(text: bytes, path: str) -> cr.ConsumerOffsets:
     """The committed offsets in the text of consumerOffset.json (ConsumerOffsetManager.decode)."""
     source = ConfigText(text, path)
     tables, extra = _tables(source, "offsetTable", "pullOffsetTable")
+    return _consumer_offsets(tables, extra, source)
+
+
+def decode_lmq_consumer_offsets(text: bytes, path: str) -> cr.ConsumerOffsets:
+    """The committed offsets in the text of lmqConsumerOffset.json (LmqConsumerOffsetManager.decode)."""
+    source = ConfigText(text, path)
+    tables, extra = _tables(source, "offsetTable", "pullOffsetTable", _OF_LMQ)
+    of_lmq = members(tables.pop(_OF_LMQ, Node(0, 0, ())), source)
+    found = {key: integer(offset, source, LONG_BITS) for key, _, offset in of_lmq}
+    return replace(_consumer_offsets(tables, extra, source), lmqOffsetTable=found)
+
+
+def _consumer_offsets(tables: dict[str, Node], extra: str, source: ConfigText) -> cr.ConsumerOffsets:
     found = {name: {key: _offsets(queues, source) for key, _, queues in members(node, source)} for name, node in tables.items()}
     return cr.ConsumerOffsets(found["offsetTable"], extra, found.get("pullOffsetTable"))
 
@@ -120,8 +146,8 @@ def decode_consumer_filters(text: bytes, path: str) -> cr.ConsumerFilters:
 
 
 def encode_consumer_offsets(table: cr.ConsumerOffsets, form: TextForm = FASTJSON) -> bytes:
-    """The text of consumerOffset.json."""
-    tables: dict[str, object] = {"offsetTable": table.offsetTable, "pullOffsetTable": table.pullOffsetTable}
+    """The text of consumerOffset.json, or of lmqConsumerOffset.json."""
+    tables: dict[str, object] = {_OF_LMQ: table.lmqOffsetTable, "offsetTable": table.offsetTable, "pullOffsetTable": table.pullOffsetTable}
     return encode_json(cr.with_extra(tables, table.extra), form)
 
 

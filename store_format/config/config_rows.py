@@ -9,11 +9,14 @@ the row differs from it or is missing (null), `extra` has the inner name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import TypeVar
 
 from store_format.config.fastjson import parse_json, plain
+from store_format.layout import LMQ_PREFIX
 
+V = TypeVar("V")
 TOPIC_GROUP_SEPARATOR = "@"
 
 
@@ -100,35 +103,46 @@ class ConsumerOffset:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOffsets:
-    """consumerOffset.json: `topic@group` -> queueId -> offset, in the file's order.
+    """consumerOffset.json or lmqConsumerOffset.json: `topic@group` -> queueId -> offset, in the file's order.
 
     `pullOffsetTable` has the offset of the last pull in the same form; None in the file of a broker 4.9, which has no such table.
+    `lmqOffsetTable` has the offsets of the groups of light message queues, `topic@group` -> offset; None in consumerOffset.json.
     """
 
     offsetTable: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     extra: str = ""
     pullOffsetTable: Mapping[str, Mapping[int, int]] | None = None
+    lmqOffsetTable: Mapping[str, int] | None = None
 
     def rows(self) -> list[ConsumerOffset]:
-        """One ConsumerOffset for each offset of the table."""
-        return _rows_of(self.offsetTable)
+        """One ConsumerOffset for each offset that the broker finds.
+
+        Broker source: LmqConsumerOffsetManager.queryOffset. Groups of light message queues have their own table,
+        with the offset of queue 0.
+        """
+        rows = _rows_of(self.offsetTable)
+        if self.lmqOffsetTable is None:
+            return rows
+        of_lmq = _rows_of({key: {0: offset} for key, offset in self.lmqOffsetTable.items()})
+        return [row for row in rows if not _is_lmq(row)] + [row for row in of_lmq if _is_lmq(row)]
 
     def by_queue(self) -> dict[tuple[str, str, int], int]:
         """The offsets by (group, topic, queueId), without the keys that cannot be split into topic and group."""
-        return _by_queue(self.offsetTable)
+        return _by_queue(self.rows())
 
     def pulled_by_queue(self) -> dict[tuple[str, str, int], int]:
         """The offsets of the last pulls, in the form of `by_queue`."""
-        return _by_queue(self.pullOffsetTable or {})
+        return _by_queue(_rows_of(self.pullOffsetTable or {}))
 
     def of_topics(self, topics: Collection[str]) -> ConsumerOffsets:
         """Return the offsets in queues of `topics` only."""
 
-        def kept(table: Mapping[str, Mapping[int, int]]) -> dict[str, Mapping[int, int]]:
-            return {key: queues for key, queues in table.items() if (split_topic_at_group(key) or ("",))[0] in topics}
+        def kept(table: Mapping[str, V]) -> dict[str, V]:
+            return {key: offsets for key, offsets in table.items() if (split_topic_at_group(key) or ("",))[0] in topics}
 
         pulled = None if self.pullOffsetTable is None else kept(self.pullOffsetTable)
-        return replace(self, offsetTable=kept(self.offsetTable), pullOffsetTable=pulled)
+        of_lmq = None if self.lmqOffsetTable is None else kept(self.lmqOffsetTable)
+        return replace(self, offsetTable=kept(self.offsetTable), pullOffsetTable=pulled, lmqOffsetTable=of_lmq)
 
 
 def _rows_of(table: Mapping[str, Mapping[int, int]]) -> list[ConsumerOffset]:
@@ -139,8 +153,12 @@ def _rows_of(table: Mapping[str, Mapping[int, int]]) -> list[ConsumerOffset]:
     return rows
 
 
-def _by_queue(table: Mapping[str, Mapping[int, int]]) -> dict[tuple[str, str, int], int]:
-    return {(row.group, row.topic, row.queueId): row.offset for row in _rows_of(table) if row.group is not None and row.topic is not None}
+def _is_lmq(row: ConsumerOffset) -> bool:
+    return row.group is not None and row.group.startswith(LMQ_PREFIX)
+
+
+def _by_queue(rows: Iterable[ConsumerOffset]) -> dict[tuple[str, str, int], int]:
+    return {(row.group, row.topic, row.queueId): row.offset for row in rows if row.group is not None and row.topic is not None}
 
 
 @dataclass(frozen=True, slots=True)

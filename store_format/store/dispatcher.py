@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from store_format.compiled import compiled
 from store_format.files.files import Files
-from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
+from store_format.layout import LMQ_PREFIX, TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from store_format.log.dispatch_request import DispatchRequests
 from store_format.queue.consume_queue_dispatch import put_message_position_info
 from store_format.queue.running_queue import Queue
@@ -32,7 +32,6 @@ Rows = NDArray[np.int64]
 QueueKey = tuple[str, int]
 BitMapOf = Callable[[str, dict[str, str]], bytes | None]
 
-LMQ_PREFIX = "%LMQ%"
 MULTI_DISPATCH_QUEUE_SPLITTER = ","
 _LONG = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
 

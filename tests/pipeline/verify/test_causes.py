@@ -114,14 +114,25 @@ def test_the_last_line_tells_of_messages_that_the_start_would_lose(pullsim: Pull
 
 
 @needs_golden
-@pytest.mark.parametrize(("left", "told"), [((), True), (("consumerOffset.json",), False), (("consumerOffset.json.bak",), False)])
-def test_offsets_that_are_not_there_are_told(stores: Path, tmp_path: Path, left: tuple[str, ...], told: bool) -> None:
+@pytest.mark.parametrize(
+    ("left", "options", "told"),
+    [
+        ((), (), True),
+        (("consumerOffset.json",), (), False),
+        (("consumerOffset.json.bak",), (), False),
+        (("consumerOffset.json",), ("enableLmq=true",), True),
+        (("lmqConsumerOffset.json",), ("enableLmq=true",), False),
+    ],
+)
+def test_offsets_that_are_not_there_are_told(
+    stores: Path, tmp_path: Path, left: tuple[str, ...], options: tuple[str, ...], told: bool
+) -> None:
     store = shutil.copytree(stores / "small", tmp_path / "store")
     shutil.rmtree(store / "config", ignore_errors=True)
     for name in left:
         (store / "config").mkdir(exist_ok=True)
         (store / "config" / name).write_text('{"offsetTable":{}}', "utf-8")
-    notes = what_start_does(DriverTasks(), str(store), BrokerSettings.from_sources()).notes
+    notes = what_start_does(DriverTasks(), str(store), BrokerSettings.from_sources(options=options)).notes
     assert any("without the offsets of its groups" in note for note in notes) == told
 
 

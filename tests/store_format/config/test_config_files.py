@@ -27,7 +27,7 @@ from store_format.config.config_rows import (
 )
 from store_format.config.fastjson import parse_json, plain
 from store_format.config.fastjson_scanner import UnsupportedConfigError
-from store_format.config.fastjson_writer import FASTJSON2, encode_json
+from store_format.config.fastjson_writer import FASTJSON, FASTJSON2, TextForm, encode_json
 from store_format.errors import ConfigFileError
 from tests.truth.golden5 import needs_golden5, unpacked
 from tests.truth.places import DATA, GOLDEN
@@ -42,6 +42,40 @@ CODECS: dict[str, tuple[Callable[[bytes, str], Any], Callable[..., bytes]]] = {
     "delayOffset": (config_files.decode_delay_offsets, config_files.encode_delay_offsets),
     "consumerFilter": (config_files.decode_consumer_filters, config_files.encode_consumer_filters),
 }
+# what LmqConsumerOffsetManager.encode of each version gives for the same offsets; 5.5.0 adds groupTopicMap
+OF_LMQ = b"""{
+\t"lmqOffsetTable":{
+\t\t"orders@%LMQ%dev":4,
+\t\t"%LMQ%dev@%LMQ%dev":9
+\t},
+\t"offsetTable":{
+\t\t"orders@g":{0:5,3:7
+\t\t}
+\t}
+}"""
+OF_LMQ_IN_5 = b"""{
+\t"dataVersion":{
+\t\t"counter":0,
+\t\t"stateVersion":0,
+\t\t"timestamp":1795906999227
+\t},
+\t"groupTopicMap":{
+\t\t"g":[
+\t\t\t"orders"
+\t\t]
+\t},
+\t"lmqOffsetTable":{
+\t\t"orders@%LMQ%dev":4,
+\t\t"%LMQ%dev@%LMQ%dev":9
+\t},
+\t"offsetTable":{
+\t\t"orders@g":{
+\t\t\t0:5,
+\t\t\t3:7
+\t\t}
+\t},
+\t"pullOffsetTable":{}
+}"""
 each_file = pytest.mark.parametrize("name", CODECS)
 
 
@@ -293,3 +327,21 @@ def test_two_unusable_files_are_an_error_that_says_which(main: bytes | None, bak
     assert caught.value.position == len(CUT)
     assert caught.value.found == "the end of the file"
     assert caught.value.hint
+
+
+# offsets of a broker with light message queues ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("text", "form"), [(OF_LMQ, FASTJSON), (OF_LMQ_IN_5, FASTJSON2)], ids=["4.9", "5.5.0"])
+def test_groups_of_light_message_queues_have_an_offset_of_queue_0(text: bytes, form: TextForm) -> None:
+    found = config_files.decode_lmq_consumer_offsets(text, "lmqConsumerOffset.json")
+    of_lmq = {("%LMQ%dev", "orders", 0): 4, ("%LMQ%dev", "%LMQ%dev", 0): 9}
+    assert found.by_queue() == {("g", "orders", 0): 5, ("g", "orders", 3): 7} | of_lmq
+    assert found.of_topics({"orders"}).by_queue() == {("g", "orders", 0): 5, ("g", "orders", 3): 7, ("%LMQ%dev", "orders", 0): 4}
+    assert config_files.encode_consumer_offsets(found, form) == text
+
+
+def test_each_group_has_the_offsets_of_its_own_table() -> None:
+    text = b'{"offsetTable":{"orders@%LMQ%x":{0:1},"a@g":{0:2}},"lmqOffsetTable":{"q@%LMQ%x":8,"a@g":3}}'
+    assert config_files.decode_lmq_consumer_offsets(text, "f").by_queue() == {("g", "a", 0): 2, ("%LMQ%x", "q", 0): 8}
+    assert config_files.decode_consumer_offsets(text, "f").by_queue() == {("%LMQ%x", "orders", 0): 1, ("g", "a", 0): 2}
