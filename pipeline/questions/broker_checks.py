@@ -19,8 +19,10 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import capture_tables as ct
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings, nearest
+from store_format.config.config_rows import TopicConfig
 from store_format.remoting.headers import PullSysFlag
 from udfs.broker.pull_message_processor import SUGGEST
+from udfs.broker.topic_config import TopicConfigManager
 from udfs.filters.consumer_filter_manager import TAG, build, is_tag_type
 from udfs.filters.sql92_rules import TEXT_OPERATORS
 from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
@@ -135,7 +137,7 @@ def broker_checks(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSet
     """Return what the broker does with a pull before it asks the store."""
     checked = _checked(broker, pull.header or _header(pull), settings)
     code = checked.get("refusedCode")
-    notes = [*_of_group(broker, pull), *_of_queue(broker, pull)]
+    notes = [*_of_group(broker, pull), *_of_queue(broker, pull, enable_lmq=settings.value("enableLmq"))]
     kind, expression = _asked_filter(pull)
     if not is_tag_type(kind):
         if not settings.value("enablePropertyFilter"):
@@ -205,9 +207,11 @@ def _of_group(broker: OpenedBroker, pull: ExplainedPull) -> Iterator[str]:
         yield f"the store has no group {pull.group!r}, and answers it like others; the nearest known: {', '.join(map(repr, near))}"
 
 
-def _of_queue(broker: OpenedBroker, pull: ExplainedPull) -> list[str]:
+def _of_queue(broker: OpenedBroker, pull: ExplainedPull, *, enable_lmq: bool) -> list[str]:
     queues = broker.rows(t.QUEUE, pc.field("topic") == pull.topic)["queueId"].to_pylist()
-    topic = next(iter(broker.rows(t.TOPIC_CONFIG, pc.field("topic") == pull.topic).to_pylist()), None)
+    rows = broker.rows(t.TOPIC_CONFIG, pc.field("topic") == pull.topic).to_pylist()
+    known = {row["topic"]: TopicConfig(topicName=row["topic"], readQueueNums=row["readQueueNums"]) for row in rows}
+    topic = TopicConfigManager(topic_config_table=known, enable_lmq=enable_lmq).select_topic_config(pull.topic)
     notes = []
     if not queues:
         notes.append(f"the store has no queue of topic {pull.topic!r}: findConsumeQueue makes an empty one, from 0 to 0")
@@ -215,9 +219,9 @@ def _of_queue(broker: OpenedBroker, pull: ExplainedPull) -> list[str]:
         notes.append(f"the store has no queue {pull.queue_id} of topic {pull.topic!r}: findConsumeQueue makes an empty one, from 0 to 0")
     if topic is None:
         notes.append("topics.json does not have the topic: PullMessageProcessor answers TOPIC_NOT_EXIST before it asks the store")
-    elif not 0 <= pull.queue_id < topic["readQueueNums"]:
+    elif not 0 <= pull.queue_id < topic.readQueueNums:
         notes.append(
-            f"topics.json gives the topic {topic['readQueueNums']} queues to read: PullMessageProcessor answers SYSTEM_ERROR before it "
+            f"topics.json gives the topic {topic.readQueueNums} queues to read: PullMessageProcessor answers SYSTEM_ERROR before it "
             "asks the store"
         )
     return notes

@@ -19,7 +19,7 @@ from store_format.errors import ConfigFileError
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
-# the file from which each table is made, other than consumer_offset
+# the file from which each table is made, other than consumer_offset and pull_offset
 FILE_OF = {
     t.DELAY_OFFSET: "delayOffset.json",
     t.TOPIC_CONFIG: "topics.json",

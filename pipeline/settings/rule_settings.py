@@ -25,6 +25,7 @@ def pull_broker_config(settings: BrokerSettings) -> PullBrokerConfig:
         long_polling_enable=value("longPollingEnable"),
         short_polling_time_mills=value("shortPollingTimeMills"),
         transfer_msg_by_heap=value("transferMsgByHeap"),
+        enable_lmq=value("enableLmq"),
     )
 
 

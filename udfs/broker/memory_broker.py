@@ -130,10 +130,14 @@ class MemoryBroker:
         )
         bloom = BloomFilter.create_by_fn(value("maxErrorRateOfBloomFilter"), value("expectConsumerNumUseFilter"))
         self.filters = ConsumerFilterManager(bloom, text_operators=self.settings.text_operators)
+        enable_lmq = value("enableLmq")
         self.groups = SubscriptionGroupManager(
-            updated=lambda one: self.note(self.now, "subscription_group", {"consumerGroup": one.groupName, **asdict(one)})
+            updated=lambda one: self.note(self.now, "subscription_group", {"consumerGroup": one.groupName, **asdict(one)}),
+            enable_lmq=enable_lmq,
         )
-        self.topics = TopicConfigManager(updated=lambda one: self.note(self.now, "topic_config", {"topic": one.topicName, **asdict(one)}))
+        self.topics = TopicConfigManager(
+            updated=lambda one: self.note(self.now, "topic_config", {"topic": one.topicName, **asdict(one)}), enable_lmq=enable_lmq
+        )
         self.topics.start(self.settings.system_topics(), later=self.settings.rules.half_messages_are_pulled)
         self.consumers = ConsumerManager(
             filters=self.filters,

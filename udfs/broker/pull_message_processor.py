@@ -53,6 +53,7 @@ class PullBrokerConfig:
     long_polling_enable: bool = True
     short_polling_time_mills: int = 1000
     transfer_msg_by_heap: bool = True
+    enable_lmq: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The configurations of consumer groups, and when the broker creates one.
 
-Broker source (4.9.3): SubscriptionGroupManager (init, findSubscriptionGroupConfig, updateSubscriptionGroupConfig), MixAll.
+Broker source (4.9.3): SubscriptionGroupManager (init, findSubscriptionGroupConfig, updateSubscriptionGroupConfig), MixAll,
+LmqSubscriptionGroupManager.findSubscriptionGroupConfig.
 Rule: a look-up of an unknown group creates it with the defaults if autoCreateSubscriptionGroup is set.
 Surprises: a pull that fails a later check has created the group too. A group whose name begins with CID_RMQ_SYS_ is created whatever the
 setting is. Seven groups exist from the start.
@@ -12,18 +13,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from store_format.config.config_rows import SubscriptionGroupConfig
+from store_format.layout import LMQ_PREFIX
 from store_format.store.lookup import NULL_POINTER, ThrownError
 from udfs.broker.system_groups import SYSTEM_GROUPS, is_sys_consumer_group
 
 
 @dataclass(slots=True, kw_only=True)
 class SubscriptionGroupManager:
-    """The configurations of groups by name; `updated` is called with each configuration that is created or replaced."""
+    """The configurations of groups by name.
+
+    Attributes:
+        subscription_group_table: name -> configuration.
+        updated: called with each configuration that is created or replaced.
+        enable_lmq: enableLmq at the broker's start, with which each group of light message queues has the defaults.
+    """
 
     subscription_group_table: dict[str, SubscriptionGroupConfig] = field(
         default_factory=lambda: {name: SubscriptionGroupConfig(groupName=name) for name in SYSTEM_GROUPS}
     )
     updated: Callable[[SubscriptionGroupConfig], None] = lambda _config: None
+    enable_lmq: bool = False
 
     def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
         """Create or replace the configuration of a group."""
@@ -38,6 +47,8 @@ class SubscriptionGroupManager:
         """
         if group is None:
             raise ThrownError(NULL_POINTER)
+        if self.enable_lmq and group.startswith(LMQ_PREFIX):
+            return SubscriptionGroupConfig(groupName=group)
         config = self.subscription_group_table.get(group)
         if config is None and (auto_create or is_sys_consumer_group(group)):
             config = SubscriptionGroupConfig(groupName=group)

@@ -1,7 +1,7 @@
 """The configurations of topics: the topics that a broker starts with, and when it creates another one.
 
 Broker source (4.9.3): TopicConfigManager (constructor, selectTopicConfig, createTopicInSendMessageMethod,
-createTopicInSendMessageBackMethod), PermName, TopicValidator.
+createTopicInSendMessageBackMethod), LmqTopicConfigManager.selectTopicConfig, PermName, TopicValidator.
 Rule: a pull never creates a topic. A message to an unknown topic creates it, as a copy of the model topic that the message names, if the
 model topic has the permission INHERIT. A heartbeat and a message that is sent back create the group's retry topic.
 Surprise: TBW102 exists only if autoCreateTopicEnable was set at the start. If it is switched off later, TBW102 stays but is no model.
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from store_format.config.config_rows import TopicConfig
+from store_format.layout import LMQ_PREFIX
 from store_format.log.put_message import SCHEDULE_TOPIC
 from store_format.store.lookup import NULL_POINTER, ThrownError
 
@@ -107,10 +108,17 @@ def _with_queues(name: str, queues: int, perm: int = PERM_READ | PERM_WRITE) -> 
 
 @dataclass(slots=True, kw_only=True)
 class TopicConfigManager:
-    """The configurations of topics by name; `updated` is called with each configuration that is created or replaced."""
+    """The configurations of topics by name.
+
+    Attributes:
+        topic_config_table: name -> configuration.
+        updated: called with each configuration that is created or replaced.
+        enable_lmq: enableLmq at the broker's start, with which each light message queue is a topic of one queue.
+    """
 
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
     updated: Callable[[TopicConfig], None] = lambda _config: None
+    enable_lmq: bool = False
 
     def start(self, topics: SystemTopics, *, later: bool = False) -> None:
         """Create the broker's own topics; with `later` also those that only 5.x makes at its start."""
@@ -130,6 +138,8 @@ class TopicConfigManager:
         """
         if topic is None:
             raise ThrownError(NULL_POINTER)
+        if self.enable_lmq and topic.startswith(LMQ_PREFIX):
+            return _with_queues(topic, 1)
         return self.topic_config_table.get(topic)
 
     def create_topic_in_send_message(

@@ -49,6 +49,23 @@ def test_the_checks_are_those_of_the_version(changed: dict[str, Any], options: t
     assert tuple(check(config, PULL | changed, version).get("refusedCode") for version in (V3, V8, V5)) == codes
 
 
+@pytest.mark.parametrize(
+    ("changed", "enable_lmq", "codes"),
+    [
+        # topics.json and subscriptionGroup.json have neither
+        ({}, False, (26, 17)),
+        ({}, True, (None, None)),
+        ({"queueId": 1}, True, (1, 1)),
+    ],
+)
+def test_a_light_message_queue_is_a_topic_of_one_queue(changed: dict[str, Any], enable_lmq: bool, codes: tuple[int | None, ...]) -> None:
+    options = [f"enableLmq={str(enable_lmq).lower()}", "autoCreateSubscriptionGroup=false"]
+    config = broker_config(BrokerSettings.from_sources(options=options), "b")
+    pull = PULL | {"topic": "%LMQ%dev", "readQueueNums": None, "perm": None} | changed
+    of_group = pull | {"consumerGroup": "%LMQ%dev", "consumeEnable": None, "consumeBroadcastEnable": None}
+    assert [check(config, one).get("refusedCode") for one in (of_group, pull)] == list(codes)
+
+
 def test_an_expression_is_compiled_by_the_grammar_of_the_version() -> None:
     config = broker_config(BrokerSettings.from_sources(options=["enablePropertyFilter=true"]), "b")
     pull = PULL | {"expressionType": "SQL92", "subscription": "contains = 'x'"}
