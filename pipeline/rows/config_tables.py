@@ -76,8 +76,7 @@ def config_rows(store: StoreFiles, broker: str, *, as_found: bool = False, enabl
 
     offsets_file, decode_offsets = cf.offsets_file(enable_lmq=enable_lmq)
     offsets = loaded(offsets_file, decode_offsets)
-    if not enable_lmq:
-        notes += _unread_offsets(store)
+    notes += _unread_offsets(store, enable_lmq=enable_lmq)
     lost = [row.topicAtGroup for row in offsets.rows() if row.topic is None]
     if lost:
         path = store.path_of("config", offsets_file)
@@ -96,11 +95,16 @@ def config_rows(store: StoreFiles, broker: str, *, as_found: bool = False, enabl
     return ConfigRows(tables=tables | {t.TIMER_CHECKPOINT: timer_checkpoint_rows(store, broker)}, notes=tuple(notes))
 
 
-def _unread_offsets(store: StoreFiles) -> Iterator[str]:
-    """Tell of the offsets that a broker with enableLmq has left, which no other broker reads."""
-    name, _ = cf.offsets_file(enable_lmq=True)
-    if any(entry.name == name for entry in store.folder("config")):
-        yield f"{store.path_of('config', name)}: not read; a broker with enableLmq=true has its offsets there: give --set enableLmq=true"
+def _unread_offsets(store: StoreFiles, *, enable_lmq: bool) -> Iterator[str]:
+    """Yield a note if only a broker with the other value of enableLmq reads the offsets of the store.
+
+    A broker with enableLmq may have been one without it before: its consumerOffset.json is old, and no note is due.
+    """
+    names = {entry.name for entry in store.folder("config")}
+    used, other = (cf.offsets_file(enable_lmq=value)[0] for value in (enable_lmq, not enable_lmq))
+    if other in names and (not enable_lmq or names.isdisjoint({used, f"{used}.bak"})):
+        setting = f"enableLmq={str(not enable_lmq).lower()}"
+        yield f"{store.path_of('config', other)}: not read; a broker with {setting} has its offsets there: give --set {setting}"
 
 
 def _rows_of_5(store: StoreFiles, broker: str, notes: list[str]) -> dict[t.Table, list[Row]]:

@@ -34,6 +34,15 @@ def test_another_broker_does_not_read_that_file_and_the_setting_is_told(store: S
     assert note.endswith("give --set enableLmq=true")
 
 
+def test_offsets_of_a_broker_without_light_message_queues_are_told_if_there_are_no_others(store: StoreFiles, tmp_path: Path) -> None:
+    (tmp_path / "config" / "lmqConsumerOffset.json").unlink()
+    found = config_rows(store, "b", enable_lmq=True)
+    assert found.tables[t.CONSUMER_OFFSET].num_rows == 0
+    (note,) = found.notes
+    assert "/consumerOffset.json: not read" in note
+    assert note.endswith("give --set enableLmq=false")
+
+
 @pytest.mark.parametrize(("enable_lmq", "name"), [(False, "consumerOffset.json"), (True, "lmqConsumerOffset.json")])
 def test_a_follower_looks_at_the_file_that_the_broker_writes(enable_lmq: bool, name: str) -> None:
     files = config_files(enable_lmq=enable_lmq)
