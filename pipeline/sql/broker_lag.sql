@@ -1,20 +1,21 @@
--- The lag that a broker 5.x itself tells, beside consume_lag: a row a queue. Broker source (5.5.0): ConsumerLagCalculator, the source of the broker's
--- metrics rocketmq_consumer_lag_messages, _inflight_messages and _ready_messages. It counts what is in flight, and takes a missing offset for the end
--- of the queue. For groups with a filter it estimates how many messages match; these numbers here are without the filter (consume_lag_matched has one).
+-- The consumer lag that a broker 5.x itself reports, one row per queue of consume_lag. Broker source (5.5.0): ConsumerLagCalculator, the
+-- source of the broker's metrics rocketmq_consumer_lag_messages, _inflight_messages and _ready_messages. The broker counts messages in
+-- flight, and treats a missing offset as the end of the queue. For groups with a filter it estimates how many messages match; the numbers
+-- here ignore filters (consume_lag_matched applies them).
 CREATE OR REPLACE TEMPORARY VIEW broker_lag (
-  brokerName COMMENT 'broker whose store it is',
-  consumerGroup COMMENT 'name of the group',
+  brokerName COMMENT 'broker that the row is about',
+  consumerGroup COMMENT 'name of the consumer group',
   topic COMMENT 'topic, as the broker spells it',
-  queueId COMMENT 'queue of the topic',
-  isPop COMMENT 'whether the group consumes by POP: it has check points or orderly POPs on the topic, and no pull offset',
-  lag COMMENT 'of consume_lag: the end of the queue less the committed offset, which is the popped one for POP; NULL without an offset',
-  brokerLag COMMENT 'what the broker tells as lag: lag, 0 without an offset; with POP the messages in flight are added',
-  inFlight COMMENT 'messages at consumers: the pulled offset less the committed one; with POP those given out and not acknowledged',
-  available COMMENT 'messages that no consumer has got yet',
-  earliestUnconsumedTimestamp COMMENT 'storeTimestamp of the first message that counts as not consumed, ms; NULL where there is none',
+  queueId COMMENT 'number of the queue in its topic',
+  isPop COMMENT 'whether the group consumes by POP: on the topic it has check points or orderly POPs, and no pull offset',
+  lag COMMENT 'consumer lag in messages: lag of consume_lag. For a group that consumes by POP, the committed offset is the popped one; NULL if the group stored no offset',
+  brokerLag COMMENT 'consumer lag in messages that the broker reports: lag, or 0 if lag is NULL or negative; for POP plus inFlight',
+  inFlight COMMENT 'messages that consumers have got and not yet acknowledged: pull offset - committed offset; for POP the messages that are HELD or EXPIRED in pop_message',
+  available COMMENT 'messages that no consumer has got yet: end of the queue - pull offset, or - committed offset for POP and for a group without a pull offset',
+  earliestUnconsumedTimestamp COMMENT 'storeTimestamp of the first message that counts as not consumed, ms; NULL if there is none, or if the commit log no longer has it',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
 )
-COMMENT 'The lag that a broker 5.x itself tells, beside consume_lag.'
+COMMENT 'Consumer lag as the metrics of a broker 5.x report it, beside the lag of consume_lag; one row per queue.'
 AS
 WITH popped AS (
   SELECT brokerName, consumerGroup, topic, queueId, count_if(state IN ('HELD', 'EXPIRED')) AS inFlight
@@ -47,7 +48,7 @@ WITH popped AS (
 SELECT
   p.brokerName, p.consumerGroup, p.topic, p.queueId, p.isPop, p.lag,
   try_add(greatest(coalesce(p.lag, 0L), 0L), CASE WHEN p.isPop THEN p.inFlight ELSE 0L END), p.inFlight,
-  -- ConsumerOffsetManager.queryPullOffset: the committed offset stands in for a pull offset
+  -- ConsumerOffsetManager.queryPullOffset: without a pull offset, the committed offset is taken
   greatest(try_subtract(p.brokerOffset, coalesce(CASE WHEN NOT p.isPop THEN p.pullOffset END, p.consumerOffset, p.brokerOffset)), 0L), f.storeTimestamp, p.asOf
 FROM placed p
 LEFT JOIN first f ON f.brokerName = p.brokerName AND f.consumerGroup = p.consumerGroup AND f.topic = p.topic AND f.queueId = p.queueId

@@ -1,22 +1,23 @@
--- When each group will have caught up if it goes on as it does, a row a queue of consume_lag: lag over the difference of two paces of group_pace.
+-- When each group will have caught up if it keeps its present pace, one row per queue of consume_lag: lag divided by the difference of the
+-- two paces in group_pace.
 CREATE OR REPLACE TEMPORARY VIEW catch_up (
-  brokerName COMMENT 'broker whose store it is',
-  consumerGroup COMMENT 'name of the group',
+  brokerName COMMENT 'broker that the row is about',
+  consumerGroup COMMENT 'name of the consumer group',
   topic COMMENT 'topic, as the broker spells it',
-  queueId COMMENT 'queue of the topic',
-  lag COMMENT 'messages behind now, as in consume_lag',
-  consumerOffsetPerHour COMMENT 'how fast the group consumes, as in group_pace',
-  brokerOffsetPerHour COMMENT 'how fast the queue grows, likewise',
-  catchUpMillis COMMENT 'an estimate, ms from the last observation: lag / (consumerOffsetPerHour - brokerOffsetPerHour). 0 where nothing waits, NULL where reason says why',
-  reason COMMENT 'why there is no estimate, the first of these:
+  queueId COMMENT 'number of the queue in its topic',
+  lag COMMENT 'consumer lag in messages: lag of consume_lag',
+  consumerOffsetPerHour COMMENT 'messages per hour that the group consumes: consumerOffsetPerHour of group_pace',
+  brokerOffsetPerHour COMMENT 'messages per hour that come to the queue: brokerOffsetPerHour of group_pace',
+  catchUpMillis COMMENT 'estimated time from the last observation until the group has caught up, ms: lag / (consumerOffsetPerHour - brokerOffsetPerHour). 0 if no message waits; NULL if reason says why there is no estimate',
+  reason COMMENT 'why there is no estimate; the first that holds:
 NO_OFFSET: the group has stored no offset for the queue.
-LAG_UNKNOWN: the lag is no number that fits.
+LAG_UNKNOWN: no BIGINT holds the lag.
 NOTHING_WAITS: the group has caught up.
-NO_HISTORY: lag_history has fewer than two observations of the queue with an offset: pullsim lag --record.
-OFFSET_WENT_BACK: the offset fell within them, a pace of that says nothing.
+NO_HISTORY: lag_history has fewer than two observations of the queue with an offset; pullsim lag --record adds one.
+OFFSET_WENT_BACK: the offset fell between these observations, so its pace says nothing.
 DOES_NOT_CATCH_UP: the queue grows at least as fast as the group consumes.'
 )
-COMMENT 'When each group will have caught up if it goes on as it does.'
+COMMENT 'When each group will have caught up if it keeps its present pace; one row per queue.'
 AS
 WITH judged AS (
   SELECT

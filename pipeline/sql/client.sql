@@ -1,19 +1,23 @@
--- The clients that consume, as captured traffic shows them: a row a group of a client and connection. A store knows no clients.
+-- Clients that consume, as captured traffic shows them: one row per group of a client and connection. A store does not know clients.
 CREATE OR REPLACE TEMPORARY VIEW client (
-  brokerName COMMENT 'broker that it is connected to',
-  consumerGroup COMMENT 'name of the group',
-  clientId COMMENT 'id that the client gives itself; NULL where no heartbeat was captured',
+  brokerName COMMENT 'broker to which the client is connected',
+  consumerGroup COMMENT 'name of the consumer group',
+  clientId COMMENT 'id that the client gives itself; NULL if no heartbeat of the client was captured',
   address COMMENT 'address and port of the client',
-  connection COMMENT 'the connection, as in subscription and pull_request',
-  state COMMENT 'by the last event of the capture: CONNECTED: it sent heartbeats; UNREGISTERED: it left; CLOSED: its connection ended without that; SEEN: it pulled, no heartbeat was captured and no end of its connection, so that nothing says whether it is still there',
-  messageModel COMMENT 'CLUSTERING or BROADCASTING; NULL where no heartbeat was captured',
-  consumeType COMMENT 'CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull); likewise',
-  topics COMMENT 'topics that it subscribes to, by heartbeats, or else that it pulls from',
-  firstMicros COMMENT 'its first captured heartbeat or pull, microseconds since 1970',
-  lastMicros COMMENT 'its last captured heartbeat, pull or leaving, microseconds since 1970',
-  pulls COMMENT 'its captured pulls'
+  connection COMMENT 'connection of the client to the broker, as in subscription and pull_request',
+  state COMMENT 'state of the client after the last captured event:
+CONNECTED: the client sent heartbeats.
+UNREGISTERED: the client unregistered from the broker.
+CLOSED: the connection ended, and the client did not unregister.
+SEEN: the client pulled, but neither a heartbeat nor the end of its connection was captured. Nothing says whether the client is still there.',
+  messageModel COMMENT 'CLUSTERING or BROADCASTING; NULL if no heartbeat of the client was captured',
+  consumeType COMMENT 'CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull); NULL if no heartbeat of the client was captured',
+  topics COMMENT 'topics in the client''s heartbeats; if heartbeats name none, topics that the client pulls from',
+  firstMicros COMMENT 'time of the client''s first captured event (heartbeat, pull or leaving), microseconds since 1970',
+  lastMicros COMMENT 'time of the client''s last captured event (heartbeat, pull or leaving), microseconds since 1970',
+  pulls COMMENT 'captured pulls of the client'
 )
-COMMENT 'The clients that consume, as captured traffic shows them.'
+COMMENT 'Clients that consume, as captured traffic shows them; one row per group of a client and connection.'
 AS
 WITH told AS (
   SELECT

@@ -1,21 +1,22 @@
--- Which client pulled from which queue, as captured traffic shows it: a row a queue, group and connection. Who has a queue is the client that is still there, with heartbeats, and pulled last.
+-- Which client pulled from which queue, as captured traffic shows it: one row per queue, group and connection. A queue belongs to the
+-- client that pulled last, among clients that send heartbeats and have not left.
 CREATE OR REPLACE TEMPORARY VIEW client_queue (
-  brokerName COMMENT 'broker that was asked',
+  brokerName COMMENT 'broker that got the pull',
   topic COMMENT 'topic, as the client spells it',
-  queueId COMMENT 'queue of the topic',
+  queueId COMMENT 'number of the queue in its topic',
   consumerGroup COMMENT 'group that pulled',
-  clientId COMMENT 'id that the client gives itself; NULL where no heartbeat was captured',
+  clientId COMMENT 'id that the client gives itself; NULL if no heartbeat of the client was captured',
   address COMMENT 'address and port of the client',
-  connection COMMENT 'the connection, as in client and pull_request',
-  state COMMENT 'whether the client is still there: state of client',
-  pulls COMMENT 'its captured pulls of the queue',
-  found COMMENT 'of these, the pulls that brought messages',
-  firstMicros COMMENT 'the first of these pulls, microseconds since 1970',
-  lastMicros COMMENT 'the last of these pulls: in a group that shares its queues, the client that is still there, with heartbeats, and pulled last has the queue',
-  lag COMMENT 'messages that wait in the queue for the group, on the row of the client that has the queue, or had it last: lag of consume_lag; NULL on other rows, and where it is not known',
-  lagMillis COMMENT 'how long the next of them has waited, ms: lagMillis of consume_lag; NULL likewise'
+  connection COMMENT 'connection of the client to the broker, as in client and pull_request',
+  state COMMENT 'state of the client, as in view client: CONNECTED, UNREGISTERED, CLOSED or SEEN',
+  pulls COMMENT 'captured pulls of the client from the queue',
+  found COMMENT 'captured pulls of the client that found messages in the queue',
+  firstMicros COMMENT 'time of the client''s first captured pull from the queue, microseconds since 1970',
+  lastMicros COMMENT 'time of the client''s last captured pull from the queue, microseconds since 1970. If a group shares its queues, a queue belongs to the client that pulled last, among clients that send heartbeats and have not left',
+  lag COMMENT 'consumer lag of the queue in messages (lag of consume_lag), only on the row of the client that has the queue or had it last; NULL on other rows, and if the lag is unknown',
+  lagMillis COMMENT 'how long the next message of the queue has waited for the group, ms (lagMillis of consume_lag), only on the row of the client that has the queue or had it last; NULL on other rows, and if the time is unknown'
 )
-COMMENT 'Which client pulled from which queue, as captured traffic shows it.'
+COMMENT 'Which client pulled from which queue, as captured traffic shows it; one row per queue, group and connection.'
 AS
 WITH pulled AS (
   SELECT
@@ -25,7 +26,7 @@ WITH pulled AS (
   WHERE consumerGroup IS NOT NULL AND topic IS NOT NULL AND queueId IS NOT NULL
   GROUP BY brokerName, topic, queueId, consumerGroup, connection
 ), had AS (
-  -- who has left has no queue; whoever sends no heartbeat takes part in no sharing of queues, and may pull from any of them
+  -- a client that has left has no queue; a client without heartbeats takes no part in the sharing of queues, and may pull from any queue
   SELECT
     p.*, c.clientId, c.state,
     row_number() OVER (

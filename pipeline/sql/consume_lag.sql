@@ -1,31 +1,31 @@
--- How far each consumer group is behind, a row a queue: each queue with a stored offset, and each other queue that the store has, of a topic
--- on which the group has an offset. The broker's own count is AdminBrokerProcessor.getConsumeStats; it takes a missing offset for 0 and an
--- unknown time for 0, here both are NULL. What cannot be known is NULL, and reason says why.
+-- Consumer lag, one row per group and queue: each queue with a stored offset, and each other queue of a topic on which the group has an
+-- offset. The broker's own count is AdminBrokerProcessor.getConsumeStats. It takes a missing offset and an unknown time for 0; here both
+-- are NULL. Unknown values are NULL, and reason says why.
 CREATE OR REPLACE TEMPORARY VIEW consume_lag (
-  brokerName COMMENT 'broker whose store it is',
-  consumerGroup COMMENT 'name of the group',
+  brokerName COMMENT 'broker that the row is about',
+  consumerGroup COMMENT 'name of the consumer group',
   topic COMMENT 'topic, as the broker spells it (%RETRY%group included)',
-  queueId COMMENT 'queue of the topic',
-  minOffset COMMENT 'ConsumeQueue.getMinOffsetInQueue, 0 where the store has no such queue',
-  brokerOffset COMMENT 'ConsumeQueue.getMaxOffsetInQueue, 0 where the store has no such queue',
-  consumerOffset COMMENT 'next offset that the group will consume; NULL where it stored none',
-  lag COMMENT 'brokerOffset - consumerOffset; negative where the offset lies past the end',
-  lagBytes COMMENT 'sizes of the entries from the greater of consumerOffset and minOffset on',
-  lagMillis COMMENT 'asOf less storeTimestamp of entry consumerOffset: how long the next message has waited, ms; 0 where lag is 0',
-  lastConsumedTimestamp COMMENT 'storeTimestamp of entry consumerOffset - 1, ms',
+  queueId COMMENT 'number of the queue in its topic',
+  minOffset COMMENT 'begin of the queue, ConsumeQueue.getMinOffsetInQueue; 0 if the store has no such queue',
+  brokerOffset COMMENT 'end of the queue, ConsumeQueue.getMaxOffsetInQueue; 0 if the store has no such queue',
+  consumerOffset COMMENT 'next offset that the group will consume; NULL if the group stored none',
+  lag COMMENT 'consumer lag in messages: brokerOffset - consumerOffset. Negative if consumerOffset lies past the end of the queue; NULL if the group stored no offset, or if no BIGINT holds the difference',
+  lagBytes COMMENT 'consumer lag in bytes: sum of the sizes of the entries from the greater of consumerOffset and minOffset on; NULL if the group stored no offset, or if a queue file is missing at that offset or after it',
+  lagMillis COMMENT 'consumer lag in ms: asOf - storeTimestamp of entry consumerOffset, which is how long the next message has waited. 0 if lag is 0; NULL if that storeTimestamp is unknown',
+  lastConsumedTimestamp COMMENT 'storeTimestamp of entry consumerOffset - 1, the message that the group consumed last, ms; NULL if unknown',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms',
-  reason COMMENT 'why something is NULL or odd; where several reasons hold, the first:
-NO_OFFSET: the group has stored no offset for the queue, how far it is there is not known.
-NO_QUEUE: an offset is stored, but the store has no such queue: the topic was deleted, or the offset came from elsewhere.
-OFFSET_BEYOND_BROKER_OFFSET: the offset lies past the end of the queue, lag is negative: it was set wrong, or the queue was made anew or restored from an older copy. No message waits; the next pull is told another offset.
+  reason COMMENT 'why a column is NULL or odd; if several reasons hold, the first:
+NO_OFFSET: the group has stored no offset for the queue, so its lag is unknown.
+NO_QUEUE: an offset is stored, but the store has no such queue. The topic was deleted, or the offset came from elsewhere.
+OFFSET_BEYOND_BROKER_OFFSET: the offset lies past the end of the queue, so lag is negative. The offset was set wrong, or the queue was created anew or restored from an older copy. No message waits; the broker corrects the offset at the next pull.
 OFFSET_BELOW_MIN: the messages from consumerOffset to minOffset - 1 were deleted before the group consumed them. lag counts them, lagBytes does not.
-PRE_BLANK: the next entry is one of those that fill a queue up to where it begins. It has no message; its size, 2147483647, counts in lagBytes.
-NO_QUEUE_FILE: a file of the queue is missing at the offset or after it. lag counts its entries, lagBytes is NULL.
-MESSAGE_REMOVED: the next entry is there, its message is not in the commit log; a pull passes over it.
-NOTHING_CONSUMED: consumerOffset is 0, there is no message consumed last. Nothing is wrong.
-LAST_CONSUMED_REMOVED: the message consumed last is no longer in the store. Usual where a group keeps up and messages are few.'
+PRE_BLANK: the next entry is a filler in front of the queue''s first real entry. It has no message; its size, 2147483647, counts in lagBytes.
+NO_QUEUE_FILE: a file of the queue is missing at the offset or after it. lag counts the file''s entries; lagBytes is NULL.
+MESSAGE_REMOVED: the queue has the next entry, but the commit log does not have its message. A pull skips the entry.
+NOTHING_CONSUMED: consumerOffset is 0, so there is no last consumed message. Nothing is wrong.
+LAST_CONSUMED_REMOVED: the message consumed last is no longer in the store. This is usual if a group keeps up and messages are few.'
 )
-COMMENT 'How far each consumer group is behind, a row a queue.'
+COMMENT 'Consumer lag of each group in messages, bytes and ms; one row per queue.'
 AS
 WITH pairs AS (
   SELECT g.brokerName, g.consumerGroup, g.topic, q.queueId, CAST(NULL AS BIGINT) AS consumerOffset, q.minOffset, q.maxOffset
@@ -43,18 +43,18 @@ WITH pairs AS (
   FROM pairs
   GROUP BY brokerName, consumerGroup, topic, queueId
 ), wanted AS (
-  -- the entries that say when and how much: at most three a row, however long the queue is. A client may have committed any number, so sums are
-  -- tried. The group stays a column so that a filter on it reaches consumer_offset, and with it the partitions of consume_queue
+  -- entries that give times and sizes: at most three per row, however long the queue is. A client may have committed any number, hence
+  -- try_subtract. The group stays a column so that a filter on it reaches consumer_offset, and with it the partitions of consume_queue
   SELECT
     brokerName, consumerGroup, topic, queueId, consumerOffset, countedFrom,
     CASE entry WHEN 'last' THEN try_subtract(consumerOffset, 1L) WHEN 'next' THEN consumerOffset ELSE countedFrom END AS queueOffset
   FROM positions CROSS JOIN (VALUES ('last'), ('next'), ('counted')) AS e (entry)
   WHERE hasQueue AND consumerOffset IS NOT NULL AND (entry <> 'counted' OR countedFrom <> consumerOffset)
 ), found AS (
-  -- one pass over three columns of consume_queue, not one a group: the few wanted entries are sent to where the many are
+  -- one pass over three columns of consume_queue, not one per group: the few wanted entries are broadcast
   SELECT /*+ BROADCAST(w) */
     w.brokerName, w.consumerGroup, w.topic, w.queueId,
-    -- bytes that are no message can have a time of 0, which getConsumeStats takes for none
+    -- bytes that are no message can have time 0, which getConsumeStats takes for no time
     max(CASE WHEN e.queueOffset < w.consumerOffset AND e.storeTimestamp > 0 THEN e.storeTimestamp END) AS lastTimestamp,
     max(CASE WHEN e.queueOffset = w.consumerOffset AND e.storeTimestamp > 0 THEN e.storeTimestamp END) AS nextTimestamp,
     max(CASE WHEN e.queueOffset = w.consumerOffset THEN e.size END) AS nextSize,
@@ -68,7 +68,7 @@ WITH pairs AS (
   FROM consume_queue_segment
   GROUP BY brokerName, topic, queueId, fileFirstOffset
 ), behind AS (
-  -- bytes of the files that reach past the offset, and how many entries there are from it on
+  -- for the files that reach past countedFrom: their bytes, and the number of entries from countedFrom on
   SELECT
     p.brokerName, p.consumerGroup, p.topic, p.queueId,
     sum(f.bytes) AS bytes,

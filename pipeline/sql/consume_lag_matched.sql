@@ -1,31 +1,31 @@
--- How far each group is behind in messages that it wants, a row a queue of consume_lag: what its own filter (group_filter) lets pass of what waits.
--- Broker source: ExpressionMessageFilter.isMatchedByConsumeQueue and isMatchedByCommitLog. By tags the broker compares hash codes, so what another
--- tag of the same code has is counted, as it is given; the client drops it.
+-- Consumer lag in messages that the group wants, one row per queue of consume_lag: the waiting messages that the group's own filter
+-- (group_filter) passes. Broker source: ExpressionMessageFilter.isMatchedByConsumeQueue and isMatchedByCommitLog. For tags the broker
+-- compares hash codes. A message with another tag of the same hash code counts too, because the broker delivers it; the client drops it.
 CREATE OR REPLACE TEMPORARY VIEW consume_lag_matched (
-  brokerName COMMENT 'broker whose store it is',
-  consumerGroup COMMENT 'name of the group',
+  brokerName COMMENT 'broker that the row is about',
+  consumerGroup COMMENT 'name of the consumer group',
   topic COMMENT 'topic, as the broker spells it',
-  queueId COMMENT 'queue of the topic',
-  minOffset COMMENT 'begin of the queue',
-  brokerOffset COMMENT 'end of the queue',
-  consumerOffset COMMENT 'next offset that the group will consume; NULL where it stored none',
-  expressionType COMMENT 'TAG or SQL92; NULL where no filter is known',
-  expression COMMENT 'the filter; NULL where none is known',
-  knownFrom COMMENT 'where it is known from, as in group_filter',
-  lag COMMENT 'all messages behind, as in consume_lag',
-  lagMatched COMMENT 'of the messages from consumerOffset on that the store still has those that the filter lets pass',
-  lagMatchedBytes COMMENT 'their bytes',
-  lagMatchedMillis COMMENT 'asOf less storeTimestamp of the first of them: how long the next message that the group wants has waited, ms; 0 where none waits',
+  queueId COMMENT 'number of the queue in its topic',
+  minOffset COMMENT 'begin of the queue: offset of its first message that can be consumed',
+  brokerOffset COMMENT 'end of the queue: offset after its last message',
+  consumerOffset COMMENT 'next offset that the group will consume; NULL if the group stored none',
+  expressionType COMMENT 'type of the group''s filter: TAG or SQL92; NULL if no filter is known',
+  expression COMMENT 'the group''s filter; NULL if no filter is known',
+  knownFrom COMMENT 'where the filter was found, as in group_filter: HEART_BEAT, PULL_MESSAGE, CONSUMER_FILTER or RETRY_TOPIC',
+  lag COMMENT 'consumer lag in messages: lag of consume_lag; it counts messages whether the filter passes them or not',
+  lagMatched COMMENT 'messages from consumerOffset on that the store still has and that the filter passes; NULL if reason says why',
+  lagMatchedBytes COMMENT 'bytes of the messages counted in lagMatched; NULL if lagMatched is NULL',
+  lagMatchedMillis COMMENT 'how long the oldest message counted in lagMatched has waited, ms: asOf - its storeTimestamp. 0 if no message waits; NULL if lagMatched is NULL',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms',
-  reason COMMENT 'why lagMatched is NULL; else that of consume_lag:
+  reason COMMENT 'why lagMatched is NULL; if lagMatched is known, the reason of consume_lag:
 NO_OFFSET: the group has stored no offset for the queue.
-NO_FILTER: it is not known what the group subscribed to; pullsim capture learns it from heartbeats and pulls.
-CLASS_FILTER: a filter class of the client decides.
+NO_FILTER: the group''s filter is unknown; pullsim capture learns it from heartbeats and pulls.
+CLASS_FILTER: a filter class of the client decides which messages pass.
 FILTER_NOT_PARSED: the broker cannot parse the filter and refuses the pulls.
-NEEDS_PYTHON: filters of SQL92 are evaluated in Python, which spark-sql has not; pullsim sql has.
+NEEDS_PYTHON: SQL92 filters are evaluated in Python, which spark-sql lacks; use pullsim sql.
 NO_QUEUE_FILE: a file of the queue is missing at the offset or after it.'
 )
-COMMENT 'How far each group is behind in messages that its own filter lets pass.'
+COMMENT 'Consumer lag of each group in messages that its own filter passes; one row per queue.'
 AS
 WITH positions AS (
   SELECT l.*, greatest(l.consumerOffset, l.minOffset) AS countedFrom, f.expressionType, f.expression, f.classFilterMode, f.knownFrom

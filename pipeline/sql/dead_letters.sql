@@ -1,20 +1,21 @@
--- What lies in dead letter topics, how old it is and where it came from: a row a group and topic of origin. The broker moves a message there that its
--- group sent back more than retryMaxTimes times (SendMessageProcessor.consumerSendMsgBack); only an operator takes it out again.
+-- Messages in dead letter topics: how many, how old, and from which topic; one row per group and topic of origin. The broker moves a
+-- message there after its group sent it back more than retryMaxTimes times (SendMessageProcessor.consumerSendMsgBack); only an operator
+-- takes it out again.
 CREATE OR REPLACE TEMPORARY VIEW dead_letters (
-  brokerName COMMENT 'broker whose store it is',
-  consumerGroup COMMENT 'group that could not consume them',
-  originTopic COMMENT 'topic that they came from: property RETRY_TOPIC; NULL where they have none',
-  messages COMMENT 'messages that the store still has',
-  bytes COMMENT 'their bytes in the commit log',
-  reconsumeTimesMax COMMENT 'how often the group sent one of them back, at most',
-  oldestStoreTimestamp COMMENT 'when the oldest of them became a dead letter, ms',
-  newestStoreTimestamp COMMENT 'when the newest did, ms',
-  oldestBornTimestamp COMMENT 'when the producer sent the oldest of them, ms',
-  oldestMillis COMMENT 'how long the oldest has been a dead letter: asOf less its storeTimestamp, ms',
-  readers COMMENT 'other groups that have an offset on the dead letter topic: somebody consumes it',
+  brokerName COMMENT 'broker that the row is about',
+  consumerGroup COMMENT 'group that failed to consume the messages',
+  originTopic COMMENT 'property RETRY_TOPIC of the dead letters: topic that they came from; NULL if they have no such property',
+  messages COMMENT 'dead letters that the store still has',
+  bytes COMMENT 'bytes of these dead letters in the commit log',
+  reconsumeTimesMax COMMENT 'greatest reconsumeTimes of these dead letters: how often the group sent a message back',
+  oldestStoreTimestamp COMMENT 'storeTimestamp of the oldest dead letter, ms: when it became one',
+  newestStoreTimestamp COMMENT 'storeTimestamp of the newest dead letter, ms: when it became one',
+  oldestBornTimestamp COMMENT 'the least bornTimestamp of these dead letters, ms: when the producer sent the message',
+  oldestMillis COMMENT 'how long the oldest dead letter has been one, ms: asOf - oldestStoreTimestamp',
+  readers COMMENT 'groups that have an offset on the dead letter topic; if more than 0, somebody consumes it',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
 )
-COMMENT 'What lies in dead letter topics, how old it is and where it came from.'
+COMMENT 'Messages in dead letter topics: how many, how old, and from which topic; one row per group and topic of origin.'
 AS
 WITH lying AS (
   SELECT

@@ -1,23 +1,24 @@
--- What waits in each delay level, a row a level that has a queue or a stored offset. Broker source (4.9.3 and 5.5.0): ScheduleMessageService.
+-- Messages that wait in each delay level, one row per level that has a queue or a stored offset. Broker source (4.9.3 and 5.5.0):
+-- ScheduleMessageService.
 CREATE OR REPLACE TEMPORARY VIEW delay_level (
-  brokerName COMMENT 'broker whose store it is',
+  brokerName COMMENT 'broker that the row is about',
   delayLevel COMMENT 'delay level, 1 is the first; its queue in SCHEDULE_TOPIC_XXXX is delayLevel - 1',
-  delay COMMENT 'its delay in messageDelayLevel of the imported settings, else of the default; NULL where the setting lacks the level, whose messages are never delivered',
-  storedOffset COMMENT 'next offset to deliver, of config/delayOffset.json; NULL without one: the broker''s start delivers from the queue''s begin on',
-  minOffset COMMENT 'first offset of the queue; NULL without a queue',
-  maxOffset COMMENT 'offset after the last of the queue; NULL without a queue',
-  waiting COMMENT 'messages that are not delivered: of the view delayed_message those that are not DELIVERED, NO_MESSAGE or UNKNOWN',
-  pending COMMENT 'messages that are due after asOf',
-  due COMMENT 'messages that were due at most 20 s before asOf',
-  overdue COMMENT 'messages that were due earlier',
-  unknown COMMENT 'messages that were due earlier, where the level has no stored offset: they may have been delivered',
-  delivered COMMENT 'messages that their topics have, though the stored offset lies before them: a start from this store delivers them again',
-  nextDueMs COMMENT 'when the first of them is due, ms',
-  lastDueMs COMMENT 'when the last of them is, ms',
+  delay COMMENT 'delay of the level, such as 10s: from messageDelayLevel of the imported settings, or from its default. NULL if the setting lacks the level; the broker never delivers the messages of such a level',
+  storedOffset COMMENT 'next offset of the level''s queue to deliver, from config/delayOffset.json. NULL if none is stored; the broker''s start then delivers from the begin of the queue',
+  minOffset COMMENT 'begin of the level''s queue: offset of its first entry; NULL if the level has no queue',
+  maxOffset COMMENT 'end of the level''s queue: offset after its last entry; NULL if the level has no queue',
+  waiting COMMENT 'messages that are not delivered: all messages of the level in delayed_message except DELIVERED, NO_MESSAGE and UNKNOWN',
+  pending COMMENT 'messages that are due after asOf: PENDING in delayed_message',
+  due COMMENT 'messages that were due at most 20 s before asOf and are not delivered: DUE in delayed_message',
+  overdue COMMENT 'messages that were due more than 20 s before asOf and are not delivered: OVERDUE in delayed_message',
+  unknown COMMENT 'messages that were due more than 20 s before asOf, if the level has no stored offset: UNKNOWN in delayed_message. They may have been delivered',
+  delivered COMMENT 'messages that are in their topic already although storedOffset is not past them: DELIVERED in delayed_message. A broker that starts from this store delivers them again',
+  nextDueMs COMMENT 'when the first PENDING, DUE or OVERDUE message of the level is due, ms since 1970; NULL if none waits',
+  lastDueMs COMMENT 'when the last PENDING, DUE or OVERDUE message of the level is due, ms since 1970; NULL if none waits',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms',
-  retries COMMENT 'of waiting those for a retry topic: messages that groups sent back, which no lag of the retry topic counts yet'
+  retries COMMENT 'messages counted in waiting whose topic is a retry topic: groups sent them back, and no lag of the retry topic counts them yet'
 )
-COMMENT 'What waits in each delay level, and until when.'
+COMMENT 'Messages that wait in each delay level, and until when; one row per level.'
 AS
 WITH waiting AS (
   SELECT

@@ -1,31 +1,39 @@
--- Messages of delay levels from the level's stored offset on, a row an entry of SCHEDULE_TOPIC_XXXX. Broker source (4.9.3 and
--- 5.5.0): ScheduleMessageService. The queue of a level is delayLevel - 1, and the tagsCode of an entry is when its message is due. The messages of a level
--- are delivered in the order of their queue. A time that is further away than the level's delay counts as now: the setting or the clock was changed.
+-- Messages of delay levels from the level's stored offset on, one row per entry of SCHEDULE_TOPIC_XXXX. Broker source (4.9.3 and 5.5.0):
+-- ScheduleMessageService. The queue of a level is delayLevel - 1, and the tagsCode of an entry is the time when its message is due. The
+-- broker delivers the messages of a level in the order of their queue. If a time is further away than the level's delay, the setting or the
+-- clock was changed, and the broker takes the time as now.
 CREATE OR REPLACE TEMPORARY VIEW delayed_message (
-  brokerName COMMENT 'broker whose store it is',
-  state COMMENT 'PENDING: is due after asOf. DUE: was due at most 20 s before asOf. DELIVERED: its topic has it, though the stored offset lies before it: the broker writes delayOffset.json each 10 s, and a start from this store delivers it again. OVERDUE: was due earlier: its level is stuck, or delayOffset.json is old. UNKNOWN: was due earlier, and its level has no stored offset: it may have been delivered, and the broker''s start delivers it again. NO_LEVEL: messageDelayLevel lacks its level, and it is never delivered. NO_MESSAGE: the commit log does not have it, and the broker passes over it. NULL where asOf is not known',
+  brokerName COMMENT 'broker that the row is about',
+  state COMMENT 'PENDING: the message is due after asOf.
+DUE: it was due at most 20 s before asOf.
+DELIVERED: its topic has it, although the stored offset is not past it. The broker writes delayOffset.json every 10 s; a start from this store delivers the message again.
+OVERDUE: it was due more than 20 s before asOf. Its level is stuck, or delayOffset.json is old.
+UNKNOWN: it was due more than 20 s before asOf, and its level has no stored offset. It may have been delivered; the broker''s start delivers it again.
+NO_LEVEL: messageDelayLevel lacks its level. The broker never delivers it.
+NO_MESSAGE: the commit log does not have the message. The broker skips it.
+NULL: asOf is unknown.',
   delayLevel COMMENT 'delay level, 1 is the first',
-  topic COMMENT 'topic that the message is for: property REAL_TOPIC; a retry topic for messages that a group sent back',
-  queueId COMMENT 'queue that it is for: property REAL_QID',
-  dueMs COMMENT 'when it is due, ms: asOf where the entry has a time that counts as now',
-  overdueMillis COMMENT 'asOf less dueMs, ms, where the message is OVERDUE',
-  reconsumeTimes COMMENT 'how often consumers failed',
-  uniqKey COMMENT 'property UNIQ_KEY, the id that the client gave',
-  keys COMMENT 'property KEYS',
-  tags COMMENT 'property TAGS',
-  bornTimestamp COMMENT 'when the producer sent it, ms',
-  storeTimestamp COMMENT 'when the broker stored it, ms',
-  queueOffset COMMENT 'offset in the level''s queue of SCHEDULE_TOPIC_XXXX',
-  physicOffset COMMENT 'offset in the commit log',
-  msgId COMMENT 'offset message id of the record',
+  topic COMMENT 'property REAL_TOPIC: topic that the message is for; a retry topic if a group sent the message back',
+  queueId COMMENT 'property REAL_QID: number of the queue that the message is for',
+  dueMs COMMENT 'when the message is due, ms since 1970. It is asOf if the time in the entry is further away than the level''s delay: the broker takes such a time as now',
+  overdueMillis COMMENT 'how long an OVERDUE message has been due, ms: asOf - dueMs; NULL in other states',
+  reconsumeTimes COMMENT 'how often consumers sent the message back',
+  uniqKey COMMENT 'property UNIQ_KEY: the id that the client gave the message',
+  keys COMMENT 'property KEYS of the message: its keys with spaces between them',
+  tags COMMENT 'property TAGS of the message',
+  bornTimestamp COMMENT 'when the producer sent the message, ms since 1970 by the client''s clock',
+  storeTimestamp COMMENT 'when the broker stored the message, ms since 1970 by the broker''s clock',
+  queueOffset COMMENT 'offset of the message in its level''s queue of SCHEDULE_TOPIC_XXXX',
+  physicOffset COMMENT 'position of the record''s first byte in the commit log',
+  msgId COMMENT 'offset message id: the broker''s address and the record''s offset in the commit log',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
 )
-COMMENT 'Messages of delay levels from the stored offset on: for which topic, when due.'
+COMMENT 'Messages of delay levels from the stored offset on: topic, due time and state; one row per message.'
 AS
 WITH given AS (
   SELECT brokerName, maxStoreTimestamp AS asOf, properties['messageDelayLevel'] AS messageDelayLevel FROM broker
 ), waiting AS (
-  -- without a stored offset the broker begins at 0; it takes an offset outside the queue for the nearer end
+  -- without a stored offset the broker begins at 0; it replaces an offset outside the queue by the nearer end
   SELECT e.*, try_add(e.queueId, 1) AS delayLevel, o.offset IS NOT NULL AS isStored, g.asOf, g.messageDelayLevel
   FROM consume_queue e
   JOIN queue q ON q.brokerName = e.brokerName AND q.topic = e.topic AND q.queueId = e.queueId
@@ -40,7 +48,7 @@ WITH given AS (
 ), entered AS (
   SELECT
     t.*, m.physicOffset IS NOT NULL AS hasMessage, m.properties, m.reconsumeTimes, m.keys, m.tags, m.bornTimestamp, m.storeTimestamp, m.msgId,
-    -- tagsCode may be the place of an ext unit
+    -- tagsCode may be the address of an ext unit
     CASE
       WHEN t.extUnit.tagsCode IS NOT NULL THEN t.extUnit.tagsCode
       WHEN t.tagsCode < -2147483648L THEN try_add(m.storeTimestamp, t.delayMs)
@@ -56,19 +64,19 @@ WITH given AS (
 ), awaited AS (
   SELECT brokerName, realTopic, realQueueId, min(physicOffset) AS physicOffset FROM due WHERE dueMs <= asOf GROUP BY brokerName, realTopic, realQueueId
 ), arrival AS (
-  -- the entries tell which part of the log to read
+  -- the entries limit the part of the log that is read
   SELECT m.brokerName, m.topic, m.queueId, m.physicOffset, m.reconsumeTimes, m.storeTimestamp, m.properties['UNIQ_KEY'] AS uniqKey
   FROM awaited a
   JOIN consume_queue e ON e.brokerName = a.brokerName AND e.topic = a.realTopic AND e.queueId = a.realQueueId AND e.physicOffset > a.physicOffset
   JOIN commit_log m ON m.brokerName = e.brokerName AND m.physicOffset = e.physicOffset AND m.topic = e.topic AND m.queueId = e.queueId
 ), delivered AS (
-  -- a message keeps its key when it is delivered, and when a group sends it back: reconsumeTimes tells these apart
+  -- a message keeps its key both when it is delivered and when a group sends it back; reconsumeTimes distinguishes the two
   SELECT DISTINCT d.brokerName, d.physicOffset
   FROM due d
   JOIN arrival a
     ON a.brokerName = d.brokerName AND a.topic = d.realTopic AND a.queueId = d.realQueueId AND a.uniqKey = d.uniqKey
     AND a.reconsumeTimes = d.reconsumeTimes AND a.physicOffset > d.physicOffset
-    -- a message whose time counts as now may have come at any time
+    -- a message whose time counts as now may have been delivered at any time
     AND a.storeTimestamp >= CASE WHEN d.dueMs = d.asOf THEN d.storeTimestamp ELSE d.dueMs END
 )
 SELECT

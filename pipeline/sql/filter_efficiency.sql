@@ -1,21 +1,22 @@
--- How much passes of what the broker looks at for a group, a row a group and topic. Broker source: DefaultMessageStore.getMessage: the scan goes on from
--- entry to entry until the batch is full or its window ends, and nextBeginOffset says how far it came.
+-- What share of the entries that the broker reads for a group its filter passes, one row per group and topic. Broker source:
+-- DefaultMessageStore.getMessage. The scan reads entry after entry until the batch is full or its window ends; nextBeginOffset says where
+-- it stopped.
 CREATE OR REPLACE TEMPORARY VIEW filter_efficiency (
-  source COMMENT 'CAPTURED: what the real broker answered; REPLAYED: what the latest run answered',
-  brokerName COMMENT 'broker that was asked',
+  source COMMENT 'CAPTURED: what the real broker answered; REPLAYED: what the latest finished replay run of the broker answered',
+  brokerName COMMENT 'broker that got the pull',
   consumerGroup COMMENT 'group that pulled',
   topic COMMENT 'topic, as the broker spells it',
-  expressionType COMMENT 'TAG or SQL92; NULL where no filter is known',
-  expression COMMENT 'the filter, as in group_filter: the last one that is known; NULL where none is known',
-  pulls COMMENT 'pulls for which entries were looked at: those that found messages and those whose filter let none pass',
-  pullsForNothing COMMENT 'of them those whose filter let none pass (NO_MATCHED_MESSAGE)',
-  offsetsPassed COMMENT 'entries looked at: nextBeginOffset less the offset asked for, of all these pulls',
-  messageCount COMMENT 'messages given; NULL where reason says why',
-  bodyBytes COMMENT 'their bytes',
-  efficiency COMMENT 'messages given in an entry looked at, from 0 to 1; NULL where one is not known',
-  reason COMMENT 'why messageCount is NULL: NOT_ON_THE_WIRE: a capture has the bytes of messages and not their number. Replay it to know'
+  expressionType COMMENT 'type of the group''s filter: TAG or SQL92; NULL if no filter is known',
+  expression COMMENT 'the group''s filter, as in group_filter: the last one that is known; NULL if none is known',
+  pulls COMMENT 'pulls for which the broker read entries: those that found messages, and those whose filter passed none',
+  pullsForNothing COMMENT 'pulls for which the broker read entries and the filter passed none (NO_MATCHED_MESSAGE)',
+  offsetsPassed COMMENT 'entries that the broker read for these pulls: sum of nextBeginOffset - requested offset',
+  messageCount COMMENT 'messages that these pulls got; NULL if reason says why',
+  bodyBytes COMMENT 'bytes of the messages that these pulls got',
+  efficiency COMMENT 'messages got per entry read, from 0 to 1: messageCount / offsetsPassed; NULL if messageCount is NULL or offsetsPassed is 0',
+  reason COMMENT 'why messageCount is NULL: NOT_ON_THE_WIRE: a capture has the bytes of messages, not their number. Replay the capture to know'
 )
-COMMENT 'How much passes of what the broker looks at for a group, a row a group and topic.'
+COMMENT 'What share of the entries that the broker reads for a group its filter passes; one row per group and topic.'
 AS
 WITH counted AS (
   SELECT
@@ -23,7 +24,7 @@ WITH counted AS (
     count(*) AS pulls,
     count_if(outcome = 'NO_MATCHED_MESSAGE') AS pullsForNothing,
     sum(nextBeginOffset - queueOffset) AS offsetsPassed,
-    -- a pull that found nothing gave none, whatever is known of others
+    -- a pull that found nothing got no messages, even if the counts of other pulls are unknown
     CASE WHEN count_if(messageCount IS NULL AND outcome = 'FOUND') = 0 THEN coalesce(sum(messageCount), 0L) END AS messageCount,
     coalesce(sum(bodyBytes), 0L) AS bodyBytes
   FROM pull_outcome

@@ -1,17 +1,21 @@
--- The filter that each group has on each topic, as far as it is known: what a capture saw last, else what the broker stored. The broker stores filters of
--- SQL92 only (ConsumerFilterManager); those of TAG it has from heartbeats, and forgets them when it stops.
+-- The filter of each group on each topic, as far as it is known: the newest one that a capture saw or that the broker stored. The broker
+-- stores SQL92 filters only (ConsumerFilterManager). It learns TAG filters from heartbeats, and forgets them when it stops.
 CREATE OR REPLACE TEMPORARY VIEW group_filter (
-  brokerName COMMENT 'broker that was told of it',
-  consumerGroup COMMENT 'name of the group',
+  brokerName COMMENT 'broker that got the filter',
+  consumerGroup COMMENT 'name of the consumer group',
   topic COMMENT 'topic, as the broker spells it',
-  expressionType COMMENT 'TAG or SQL92, or what the client calls it',
-  expression COMMENT 'the filter; * for all messages',
-  classFilterMode COMMENT 'whether a filter class of the client decides, which nobody else has',
-  knownFrom COMMENT 'HEART_BEAT: a captured heartbeat; PULL_MESSAGE: a captured pull that brought it; CONSUMER_FILTER: config/consumerFilter.json; RETRY_TOPIC: nothing, but clients take all of their retry topic',
-  micros COMMENT 'when it was told, microseconds since 1970; of CONSUMER_FILTER by the clock of the client; NULL for RETRY_TOPIC',
-  filters COMMENT 'different filters that were seen: with more than one the group changed it, or its consumers do not agree'
+  expressionType COMMENT 'type of the filter: TAG, SQL92, or another name that the client gave',
+  expression COMMENT 'the filter; * passes all messages',
+  classFilterMode COMMENT 'whether a filter class of the client decides; the lake does not have this class',
+  knownFrom COMMENT 'where the filter was found:
+HEART_BEAT: in a captured heartbeat.
+PULL_MESSAGE: in a captured pull that had the filter in it.
+CONSUMER_FILTER: in config/consumerFilter.json.
+RETRY_TOPIC: nowhere; it is *, because clients take all messages of their own retry topic.',
+  micros COMMENT 'when the broker got the filter, microseconds since 1970; for CONSUMER_FILTER by the client''s clock; NULL for RETRY_TOPIC',
+  filters COMMENT 'number of different filters that were found. If more than 1, the group changed its filter, or its consumers do not agree'
 )
-COMMENT 'The filter that each group has on each topic, as far as it is known.'
+COMMENT 'Filter of each group on each topic, as far as it is known; one row per group and topic.'
 AS
 WITH told AS (
   SELECT

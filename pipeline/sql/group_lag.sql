@@ -1,24 +1,24 @@
--- How far each group is behind in all, a row a group of each broker: its topics, its retry topic and its dead letter queue apart, as
--- rocketmq-exporter has them (MetricsCollectTask.collectConsumerOffset). Sums leave out what is NULL; the counts beside them say for how many queues that is.
+-- Consumer lag of each group over all its topics, one row per group of each broker, with its retry topic and dead letter topic apart, as in
+-- rocketmq-exporter (MetricsCollectTask.collectConsumerOffset). A sum leaves out NULLs; queuesUnknown says how many queues that is.
 CREATE OR REPLACE TEMPORARY VIEW group_lag (
-  brokerName COMMENT 'broker whose store it is',
-  consumerGroup COMMENT 'name of the group',
-  groupDiff COMMENT 'messages behind on topics that are neither retry nor dead letter ones: rocketmq_group_diff of all of them, Diff Total of mqadmin consumerProgress less the retry topic''s. A negative lag lowers it, as in mqadmin',
-  groupRetryDiff COMMENT 'messages behind on its retry topic: rocketmq_group_retrydiff. They failed once at least and wait to be tried again; NULL where it has no offset there',
-  groupDlqDiff COMMENT 'messages behind on a dead letter topic: rocketmq_group_dlqdiff; NULL where it has no offset there, as groups do not consume their own',
-  dlqMessages COMMENT 'messages in its dead letter topic that the store still has: they failed for good; 0 where there is no such topic',
-  lagBytes COMMENT 'bytes behind on all topics together',
-  lagMillisMax COMMENT 'the longest that a next message has waited, ms',
+  brokerName COMMENT 'broker that the row is about',
+  consumerGroup COMMENT 'name of the consumer group',
+  groupDiff COMMENT 'consumer lag in messages on topics other than retry and dead letter topics: the sum of rocketmq_group_diff, and Diff Total of mqadmin consumerProgress minus the retry topic''s. A negative lag lowers it, as in mqadmin; NULL if no such lag is known',
+  groupRetryDiff COMMENT 'consumer lag in messages on the group''s retry topic: rocketmq_group_retrydiff. These messages failed at least once and wait to be tried again; NULL if the group has no offset there',
+  groupDlqDiff COMMENT 'consumer lag in messages on a dead letter topic: rocketmq_group_dlqdiff; NULL if the group has no offset there, which is usual, because groups do not consume their own dead letters',
+  dlqMessages COMMENT 'messages in the group''s dead letter topic that the store still has: the group failed to consume them for good; 0 if there is no such topic',
+  lagBytes COMMENT 'consumer lag in bytes: sum of lagBytes of consume_lag over all topics; queues whose lagBytes is NULL are left out',
+  lagMillisMax COMMENT 'longest time that the next message of a queue has waited for the group, ms; NULL if no such time is known',
   topics COMMENT 'topics on which the group has an offset',
-  queues COMMENT 'their queues',
-  queuesUnknown COMMENT 'of them those whose lag is not known: they are in no sum',
-  queuesNegative COMMENT 'of them those whose offset lies past the end: they lower the three sums above',
-  waiting COMMENT 'messages that wait on topics other than its retry topic: as groupDiff and groupDlqDiff, but a queue whose offset lies past the end counts as 0, so that it hides nothing; NULL where no lag is known',
-  retryWaiting COMMENT 'likewise on its retry topic; NULL where it has no offset there',
-  waitingDeleted COMMENT 'of waiting and retryWaiting the messages that were deleted before the group consumed them: it never gets them. Broker and mqadmin count them as lag, too; NULL where no lag is known',
+  queues COMMENT 'queues of these topics in consume_lag',
+  queuesUnknown COMMENT 'queues whose lag is unknown; no sum counts them',
+  queuesNegative COMMENT 'queues whose offset lies past the end of the queue; their negative lag lowers groupDiff, groupRetryDiff and groupDlqDiff',
+  waiting COMMENT 'messages that wait for the group on topics other than its retry topic: groupDiff and groupDlqDiff together, but a queue whose offset lies past the end counts as 0, so that it hides no messages of other queues; NULL if no such lag is known',
+  retryWaiting COMMENT 'messages that wait for the group on its retry topic: like groupRetryDiff, but a queue whose offset lies past the end counts as 0, so that it hides no messages of other queues; NULL if the group has no offset there',
+  waitingDeleted COMMENT 'messages counted in waiting or retryWaiting that were deleted before the group consumed them; the group never gets them. The broker and mqadmin count them as lag too; NULL if no lag is known',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
 )
-COMMENT 'How far each group is behind in all, its retry topic and dead letter queue apart.'
+COMMENT 'Consumer lag of each group over all topics, with its retry topic and dead letter topic apart; one row per group.'
 AS
 WITH lags AS (
   SELECT

@@ -1,26 +1,26 @@
--- All that is known of each consumer group, a row a group: what `pullsim groups` shows. Groups come from stored offsets, from subscriptionGroup.json,
--- from captured heartbeats, pulls and commits, and from dead letter topics.
+-- All that is known of each consumer group, one row per group: `pullsim groups` shows it. Groups come from stored offsets, from
+-- subscriptionGroup.json, from captured heartbeats, pulls and commits, and from dead letter topics.
 CREATE OR REPLACE TEMPORARY VIEW group_overview (
-  brokerName COMMENT 'broker whose store it is',
-  consumerGroup COMMENT 'name of the group',
-  status COMMENT 'the worst status of its queues: groupStatus of group_status; UNKNOWN where nothing was observed',
-  lag COMMENT 'messages that wait on its topics: waiting of group_lag; NULL where no lag is known',
-  retryLag COMMENT 'messages that wait on its retry topic: retryWaiting of group_lag',
-  lagDeleted COMMENT 'of lag and retryLag the messages that were deleted before the group consumed them: waitingDeleted of group_lag',
-  offsetsSkipped COMMENT 'offsets that captured pulls of the group were sent past, as their messages or files were gone: lostOffsets of offset_correction; 0 where no capture shows any',
-  dlqMessages COMMENT 'messages in its dead letter topic that the store still has',
-  lagMillisMax COMMENT 'the longest time that a next message has waited, ms',
-  queuesUnknown COMMENT 'queues whose lag is not known: they are in no sum',
-  queuesNegative COMMENT 'queues whose offset lies past the end: they count as 0',
-  topics COMMENT 'topics on which the group has an offset; 0 where it stored none',
-  clients COMMENT 'clients that had not left when the capture ended: CONNECTED and SEEN in client; NULL where no capture has the group',
-  lastCommitMicros COMMENT 'the last captured commit of an offset, microseconds since 1970; NULL without one',
-  consumeEnable COMMENT 'whether the broker lets the group pull; NULL where subscriptionGroup.json has no such group',
+  brokerName COMMENT 'broker that the row is about',
+  consumerGroup COMMENT 'name of the consumer group',
+  status COMMENT 'the worst status of the group''s queues: groupStatus of group_status; UNKNOWN if nothing was observed',
+  lag COMMENT 'messages that wait for the group on topics other than its retry topic: waiting of group_lag; NULL if no lag is known',
+  retryLag COMMENT 'messages that wait for the group on its retry topic: retryWaiting of group_lag; NULL if the group has no offset there',
+  lagDeleted COMMENT 'messages counted in lag or retryLag that were deleted before the group consumed them: waitingDeleted of group_lag; NULL if no lag is known',
+  offsetsSkipped COMMENT 'offsets that captured pulls of the group had to skip because their messages or files were gone: sum of lostOffsets of offset_correction; 0 if no capture shows any',
+  dlqMessages COMMENT 'messages in the group''s dead letter topic that the store still has: the group failed to consume them for good; 0 if there is no such topic',
+  lagMillisMax COMMENT 'longest time that the next message of a queue has waited for the group, ms; NULL if no such time is known',
+  queuesUnknown COMMENT 'queues whose lag is unknown; no sum counts them',
+  queuesNegative COMMENT 'queues whose offset lies past the end of the queue; lag and retryLag count them as 0',
+  topics COMMENT 'topics on which the group has an offset; 0 if it stored none',
+  clients COMMENT 'clients of the group that had not left when the capture ended: CONNECTED and SEEN in view client; NULL if no capture shows the group',
+  lastCommitMicros COMMENT 'time of the group''s last captured commit of an offset, microseconds since 1970; NULL if none was captured',
+  consumeEnable COMMENT 'whether the broker lets the group pull; NULL if subscriptionGroup.json does not have the group',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms',
-  queuesJudged COMMENT 'queues that group_status judges; NULL where it has none of the group',
-  queuesInTrouble COMMENT 'of them those that are STOP, STALL or REWIND'
+  queuesJudged COMMENT 'queues of the group in group_status; NULL if it has none',
+  queuesInTrouble COMMENT 'queues of the group whose status in group_status is STOP, STALL or REWIND; NULL if group_status has no queue of the group'
 )
-COMMENT 'All that is known of each consumer group.'
+COMMENT 'All that is known of each consumer group; one row per group.'
 AS
 WITH known AS (
   SELECT brokerName, consumerGroup FROM consumer_offset

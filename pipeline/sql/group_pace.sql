@@ -1,18 +1,19 @@
--- How fast each group consumes and how fast its queues move, a row a queue with observations in lag_history. A group whose next message is deleted
--- goes on at minOffset: what it jumped over it has not consumed. Broker source: ConsumeQueue.correctMinOffset, DefaultMessageStore.getMessage.
+-- How fast each group consumes and how fast its queues grow, one row per queue with observations in lag_history. If a group's next message
+-- is deleted, the group continues at minOffset; it did not consume the messages between. Broker source: ConsumeQueue.correctMinOffset,
+-- DefaultMessageStore.getMessage.
 CREATE OR REPLACE TEMPORARY VIEW group_pace (
-  brokerName COMMENT 'broker whose store it is',
-  consumerGroup COMMENT 'name of the group',
+  brokerName COMMENT 'broker that the row is about',
+  consumerGroup COMMENT 'name of the consumer group',
   topic COMMENT 'topic, as the broker spells it',
-  queueId COMMENT 'queue of the topic',
-  consumerOffsetPerHour COMMENT 'how fast the group consumes, at least: from the first to the last of the last ten observations that have an offset, without the messages that were deleted between two of them before the group had consumed them; negative where the offset fell, NULL with fewer than two',
-  brokerOffsetPerHour COMMENT 'how fast the queue grows, over the same observations',
-  minOffsetPerHour COMMENT 'how fast minOffset moves: from the first to the last of all observations; NULL with fewer than two. It moves in jumps, whenever a file is deleted, and says nothing of what comes'
+  queueId COMMENT 'number of the queue in its topic',
+  consumerOffsetPerHour COMMENT 'messages per hour that the group consumes, at least: from the first to the last of the last ten observations with an offset. Messages that were deleted between two observations before the group consumed them do not count. Negative if the offset fell; NULL with fewer than two such observations',
+  brokerOffsetPerHour COMMENT 'messages per hour that come to the queue, over the same ten observations; NULL with fewer than two',
+  minOffsetPerHour COMMENT 'offsets per hour by which minOffset moves: from the first to the last of all observations; NULL with fewer than two. minOffset jumps when a file is deleted, so this says nothing about the future'
 )
-COMMENT 'How fast each group consumes and how fast its queues grow, from observations.'
+COMMENT 'How fast each group consumes and how fast its queues grow, from observations; one row per queue.'
 AS
 WITH recent AS (
-  -- a client may have committed any number
+  -- DOUBLE, because a client may have committed any number
   SELECT
     brokerName, consumerGroup, topic, queueId, observedAt, CAST(consumerOffset AS DOUBLE) AS consumerOffset, brokerOffset, minOffset,
     lag(CAST(consumerOffset AS DOUBLE)) OVER (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY observedAt) AS offsetBefore,

@@ -1,21 +1,21 @@
--- How messages are spread over the queues of a topic, a row a queue: one that gets more than its share is hot. Counted are the entries that the store
--- still has a message for.
+-- How the messages of a topic are spread over its queues, one row per queue: a queue with more than its share is hot. An entry counts if
+-- the store still has its message.
 CREATE OR REPLACE TEMPORARY VIEW hot_queue (
-  brokerName COMMENT 'broker whose store it is',
+  brokerName COMMENT 'broker that the row is about',
   topic COMMENT 'topic, as the broker spells it',
-  queueId COMMENT 'queue of the topic',
-  minOffset COMMENT 'begin of the queue',
-  maxOffset COMMENT 'end of the queue: messages that were ever written to it',
-  messages COMMENT 'entries from minOffset on whose message is in the store',
-  bytes COMMENT 'their bytes in the commit log',
-  messagesShare COMMENT 'part of the messages of the topic that they are, from 0 to 1; NULL where the topic has none',
-  bytesShare COMMENT 'part of the bytes of the topic, likewise',
-  timesFairShare COMMENT 'messagesShare times the queues of the topic: 1 where all queues get the same',
-  firstStoreTimestamp COMMENT 'storeTimestamp of the oldest of them, ms; NULL where there is none',
-  lastStoreTimestamp COMMENT 'storeTimestamp of the newest of them, ms; NULL where there is none',
-  messagesPerSecond COMMENT 'messages in a second, from the first to the last; NULL where less than a second lies between these two'
+  queueId COMMENT 'number of the queue in its topic',
+  minOffset COMMENT 'begin of the queue: offset of its first message that can be consumed',
+  maxOffset COMMENT 'end of the queue: number of messages that were ever written to it',
+  messages COMMENT 'messages of the queue that the store still has: entries from minOffset on whose message is in the commit log',
+  bytes COMMENT 'bytes in the commit log of the messages of the queue that the store still has',
+  messagesShare COMMENT 'share of the topic''s messages that are in this queue, from 0 to 1; NULL if the topic has none',
+  bytesShare COMMENT 'share of the topic''s bytes that are in this queue, from 0 to 1; NULL if the topic has none',
+  timesFairShare COMMENT 'messagesShare * number of the topic''s queues: 1 if all queues get the same; NULL if the topic has no messages',
+  firstStoreTimestamp COMMENT 'storeTimestamp of the oldest message that the store still has, ms; NULL if it has none',
+  lastStoreTimestamp COMMENT 'storeTimestamp of the newest message that the store still has, ms; NULL if it has none',
+  messagesPerSecond COMMENT 'messages per second between the oldest and the newest message in the store; NULL if these are less than 1 s apart'
 )
-COMMENT 'How messages are spread over the queues of a topic.'
+COMMENT 'How the messages of a topic are spread over its queues; one row per queue.'
 AS
 WITH entry AS (
   SELECT
@@ -26,7 +26,7 @@ WITH entry AS (
   WHERE e.storeTimestamp IS NOT NULL
   GROUP BY e.brokerName, e.topic, e.queueId
 ), sized AS (
-  -- a damaged record may have any time
+  -- try_subtract, because a damaged record may have any time
   SELECT
     q.*, coalesce(e.messages, 0L) AS messages, coalesce(e.bytes, 0L) AS bytes, e.firstStoreTimestamp, e.lastStoreTimestamp,
     try_subtract(e.lastStoreTimestamp, e.firstStoreTimestamp) AS seenMillis

@@ -1,20 +1,21 @@
--- When the broker deletes each file of its commit log, by the age of the files alone. Broker source: DefaultMessageStore.CleanCommitLogService
--- (deleteExpiredFiles, isTimeToDelete), MappedFileQueue.deleteExpiredFileByTime. udfs/cleaning has the rule with disk and time zone.
+-- When the broker deletes each file of its commit log, by the age of the files alone. Broker source:
+-- DefaultMessageStore.CleanCommitLogService (deleteExpiredFiles, isTimeToDelete), MappedFileQueue.deleteExpiredFileByTime. udfs/cleaning
+-- has the rule with disk usage and time zone.
 CREATE OR REPLACE TEMPORARY VIEW log_file_deletion (
-  brokerName COMMENT 'broker whose store it is',
-  fromOffset COMMENT 'physical offset of the first byte of the file, and its name',
-  length COMMENT 'bytes of the file',
-  modified COMMENT 'last write to the file, from which on it ages, ms; the first message of a later file where the file''s own time is more than a day later, for a copy did not keep it; of the last file, and of a file without a time, the last message of the broker or when the file is full',
-  growth COMMENT 'bytes a second that came to the log in its last day',
-  growthMillis COMMENT 'the time that growth is of, ms: longer where the last day has no segment of the log',
-  deletedAt COMMENT 'when the broker deletes the file, ms; NULL for the last file of a log that does not grow, where deleteWhen names no hour, and where no BIGINT holds the time. The file was not written to for fileReservedTime (72 hours by default), all older files are deleted, and it is an hour of deleteWhen (04 by default) in UTC',
-  fileReservedTime COMMENT 'hours that the broker keeps a file after its last write, by the settings of the import; NULL where the setting is no number',
+  brokerName COMMENT 'broker that the row is about',
+  fromOffset COMMENT 'offset in the commit log of the file''s first byte, which is also the file''s name',
+  length COMMENT 'length of the file in bytes',
+  modified COMMENT 'time of the last write to the file, ms since 1970; the file ages from this time. It is mtimeMs of store_file, with three exceptions. If mtimeMs is more than a day after the first message of a later file, a copy changed it: it is the storeTimestamp of that message. If the file has no mtimeMs: it is asOf. For the last file: it is when the file will be full, NULL if the log does not grow',
+  growth COMMENT 'bytes per second by which the log grew in its last day',
+  growthMillis COMMENT 'length of the time over which growth was measured, ms; more than a day if the last day has no segment of the log',
+  deletedAt COMMENT 'when the broker deletes the file, ms since 1970: the file was not written to for fileReservedTime (72 hours by default), all older files are deleted, and it is an hour of deleteWhen (04 by default) in UTC. NULL for the last file of a log that does not grow, if deleteWhen names no hour, if fileReservedTime is no number, and if no BIGINT holds the time',
+  fileReservedTime COMMENT 'hours that the broker keeps a file after its last write, from the imported settings; NULL if the setting is no number',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms: the forecast begins here'
 )
-COMMENT 'When the broker deletes each file of its commit log, by age; pullsim retention knows disk and time zone too.'
+COMMENT 'When the broker deletes each file of its commit log, by age; pullsim retention also knows disk usage and time zone.'
 AS
 WITH part AS (
-  -- a damaged record, or a setting, may have any number: sums that no BIGINT holds are NULL
+  -- a damaged record or a setting may have any number: a sum that no BIGINT holds is NULL
   SELECT
     s.brokerName, s.firstPhysicOffset AS first, s.minStoreTimestamp AS since,
     s.minStoreTimestamp >= try_subtract(b.maxStoreTimestamp, 86400000L) AS isRecent
@@ -62,20 +63,20 @@ WITH part AS (
     CASE
       WHEN isBefore AND mtimeMs > try_add(lastStoreTimestamp, 86400000L) THEN lastStoreTimestamp
       WHEN isBefore THEN CASE WHEN mtimeMs > 0 THEN mtimeMs ELSE asOf END
-      -- the last file is never deleted; it is full, and another one follows, when the log has grown by the room that is left
+      -- the broker never deletes the last file; the file is full, and another one follows, when the log has grown by the file's free bytes
       WHEN growth > 0 THEN try_add(asOf, try_cast(greatest(try_divide((fromOffset + length - maxPhyOffset) * 1000, growth), 0D) AS BIGINT))
     END AS modified
   FROM known
 ), kept AS (
-  -- from the oldest file on: a younger file keeps older files that follow it
+  -- deletion goes from the oldest file on, so a file that is not yet due also keeps the files after it
   SELECT *, CASE WHEN modified IS NOT NULL THEN max(modified) OVER (PARTITION BY brokerName ORDER BY fromOffset) END AS agesFrom FROM file
 ), aged AS (
   SELECT *, try_add(agesFrom, try_multiply(fileReservedTime, 3600000L)) AS agedAt FROM kept
 ), expired AS (
-  -- greatest leaves NULL out
+  -- greatest ignores NULL
   SELECT *, CASE WHEN agedAt IS NOT NULL THEN greatest(agedAt, asOf) END AS expiresAt FROM aged
 ), hour AS (
-  -- a part that is no number makes the broker stop there: the hours before it count
+  -- the broker stops at a part that is no number; the hours before it count
   SELECT brokerName, CAST(hour AS INT) AS hour
   FROM setting
   LATERAL VIEW explode(split(regexp_extract(deleteWhen, '^([+-]?0*[0-9]{1,9}(;|$))*', 0), ';')) parts AS hour

@@ -1,40 +1,40 @@
--- Messages as people look for them, a row a record of the commit log: by key, unique key, id, tag, property, time, and the text of the body. What
--- the store has no index for is found by reading all of it; topic, queueId, queueOffset and storeTimestamp prune files. Broker source:
--- MessageDecoder.decode, MessageConst for the names of properties.
+-- Messages as people search for them, one row per record of the commit log: by key, unique key, id, tag, property, time, or text of the
+-- body. A search for which the store has no index reads all of the log; conditions on topic, queueId, queueOffset and storeTimestamp prune
+-- files. Broker source: MessageDecoder.decode, MessageConst for the names of properties.
 CREATE OR REPLACE TEMPORARY VIEW message (
-  brokerName COMMENT 'broker whose store it is',
+  brokerName COMMENT 'broker that the row is about',
   topic COMMENT 'topic, as the broker spells it',
-  queueId COMMENT 'queue of the topic',
-  queueOffset COMMENT 'offset in its queue; 0 for prepared and rolled back transaction messages',
-  physicOffset COMMENT 'where the record starts in the commit log',
+  queueId COMMENT 'number of the queue in its topic',
+  queueOffset COMMENT 'offset of the message in its queue; 0 for prepared and rolled back transaction messages',
+  physicOffset COMMENT 'position of the record''s first byte in the commit log',
   storeSize COMMENT 'length of the record in bytes',
-  msgId COMMENT 'offset message id: what queryMsgById asks for',
-  uniqKey COMMENT 'property UNIQ_KEY, the id that the client gave: what queryMsgByUniqueKey asks for',
-  tags COMMENT 'property TAGS',
+  msgId COMMENT 'offset message id: the broker''s address and the record''s offset in the commit log; queryMsgById searches for it',
+  uniqKey COMMENT 'property UNIQ_KEY: the id that the client gave the message; queryMsgByUniqueKey searches for it',
+  tags COMMENT 'property TAGS of the message',
   keys COMMENT 'property KEYS: keys with spaces between them',
-  keyList COMMENT 'the same as an array: WHERE array_contains(keyList, ''main2-335'') finds what queryMsgByKey finds, without its limits of number and time',
-  storeTimestamp COMMENT 'ms, clock of the broker when it appended the record',
-  storeTime COMMENT 'the same as a TIMESTAMP; NULL where it lies after the year 9999',
-  bornTimestamp COMMENT 'ms, clock of the client',
-  bornHost COMMENT 'address and port of the client',
-  storeHost COMMENT 'address and port of the broker',
-  reconsumeTimes COMMENT 'how often a consumer sent it back',
-  delayTimeLevel COMMENT 'property DELAY: level of delay that it was sent with; NULL without',
-  realTopic COMMENT 'property REAL_TOPIC: of a delayed or prepared message the topic that it goes to; NULL for all others',
-  originTopic COMMENT 'property RETRY_TOPIC: of a message sent back the topic that it came from; NULL for all others',
-  originMsgId COMMENT 'property ORIGIN_MESSAGE_ID: of one sent back the id of the first',
-  transaction COMMENT 'PREPARED, COMMIT or ROLLBACK; NULL outside of transactions',
-  flag COMMENT 'the producer''s flag',
-  sysFlag COMMENT '1 compressed, 4/8/12 transaction prepared/commit/rollback, 16 and 32 IPv6 hosts',
+  keyList COMMENT 'property KEYS as an array: WHERE array_contains(keyList, ''main2-335'') finds what queryMsgByKey finds, without its limits of number and time',
+  storeTimestamp COMMENT 'when the broker stored the message, ms since 1970 by the broker''s clock',
+  storeTime COMMENT 'storeTimestamp as a TIMESTAMP; NULL if it lies after the year 9999',
+  bornTimestamp COMMENT 'when the producer sent the message, ms since 1970 by the client''s clock',
+  bornHost COMMENT 'address and port of the client that sent the message',
+  storeHost COMMENT 'address and port of the broker that stored the message',
+  reconsumeTimes COMMENT 'how often consumers sent the message back',
+  delayTimeLevel COMMENT 'property DELAY: delay level with which the message was sent; NULL if it has none',
+  realTopic COMMENT 'property REAL_TOPIC: topic that a delayed, timer or prepared message is for; NULL for other messages',
+  originTopic COMMENT 'property RETRY_TOPIC: topic that a message came from before it was sent back; NULL for messages that were not sent back',
+  originMsgId COMMENT 'property ORIGIN_MESSAGE_ID: id of the first message before it was sent back; NULL for messages that were not sent back',
+  transaction COMMENT 'PREPARED, COMMIT or ROLLBACK; NULL if the message belongs to no transaction',
+  flag COMMENT 'flag that the producer set',
+  sysFlag COMMENT 'bits: 1 compressed (bits 8 to 10: 0 and 3 zlib, 1 LZ4, 2 zstd); 4, 8 and 12 transaction prepared, commit and rollback; 16 and 32 IPv6 addresses',
   bodySize COMMENT 'bytes of the body as stored',
-  bodyText COMMENT 'the body as UTF-8 text: WHERE contains(bodyText, ''...''); NULL where bodyReason says why',
+  bodyText COMMENT 'the body as UTF-8 text: WHERE contains(bodyText, ''...''); NULL if bodyReason says why',
   bodyReason COMMENT 'why bodyText is NULL:
-COMPRESSED: the client compressed the body (zlib, LZ4 or zstd): CAST(uncompress_body(body, sysFlag) AS STRING) is its text, in Python.
+COMPRESSED: the client compressed the body (zlib, LZ4 or zstd). CAST(uncompress_body(body, sysFlag) AS STRING) gives its text; the function needs Python.
 NOT_UTF8: the body is no text in UTF-8.',
   body COMMENT 'the body as stored',
   properties COMMENT 'the properties as the broker decodes them: WHERE properties[''region''] = ''eu'''
 )
-COMMENT 'Messages as people look for them, a row a record of the commit log.'
+COMMENT 'Messages as people search for them; one row per record of the commit log.'
 AS
 SELECT
   brokerName, topic, queueId, queueOffset, physicOffset, storeSize, msgId,

@@ -1,31 +1,31 @@
--- What moved an offset on the broker's side: each pull that was sent to another offset than it asked for, and what that cost. Broker source:
--- DefaultMessageStore.getMessage (nextOffsetCorrection), PullMessageProcessor.generateOffsetMovedEvent. A pull whose filter let nothing pass is told a
--- later offset too (NO_MATCHED_MESSAGE); that is no correction.
+-- Each pull that the broker sent to another offset than the requested one, and what that cost. Broker source:
+-- DefaultMessageStore.getMessage (nextOffsetCorrection), PullMessageProcessor.generateOffsetMovedEvent. A pull whose filter passed nothing
+-- gets a later offset too (NO_MATCHED_MESSAGE); that is no correction.
 CREATE OR REPLACE TEMPORARY VIEW offset_correction (
-  source COMMENT 'CAPTURED, REPLAYED, or SCENARIO for an OFFSET_MOVED event of an answered scenario',
-  brokerName COMMENT 'broker that was asked',
-  runId COMMENT 'the run that answered; NULL for CAPTURED',
-  requestId COMMENT 'that of pull_request and pull_response; NULL for SCENARIO',
+  source COMMENT 'CAPTURED: what the real broker answered; REPLAYED: what the latest finished replay run of the broker answered; SCENARIO: an OFFSET_MOVED event of an answered scenario',
+  brokerName COMMENT 'broker that got the pull',
+  runId COMMENT 'id of the run that answered the pull; NULL for CAPTURED',
+  requestId COMMENT 'id of the request, as in pull_request and pull_response; NULL for SCENARIO',
   consumerGroup COMMENT 'group that pulled',
   topic COMMENT 'topic, as the broker spells it',
-  queueId COMMENT 'queue of the topic',
-  arrivalMicros COMMENT 'when the request came, microseconds since 1970; NULL where that is not known',
-  status COMMENT 'why, a GetMessageStatus; NULL for SCENARIO:
-OFFSET_TOO_SMALL: the offset lies below the first message that is left.
-OFFSET_OVERFLOW_BADLY: the offset lies past the end: on to the end, or back to 0 where the queue begins at 0.
-NO_MESSAGE_IN_QUEUE: the queue is empty, back to 0.
-OFFSET_FOUND_NULL: a file of the queue is missing, on to the next one.
-MESSAGE_WAS_REMOVING: the queue has entries whose messages are gone, on past them.',
-  offsetRequest COMMENT 'offset asked for',
-  offsetNew COMMENT 'offset given',
-  minOffset COMMENT 'of the queue, as the answer has it',
-  maxOffset COMMENT 'of the queue, as the answer has it',
-  skipped COMMENT 'offsets from offsetRequest, or 0 where that is less, to offsetNew - 1: messages that the group never gets, or that never were',
-  lostOffsets COMMENT 'of skipped the offsets that no other row of the source, run, group and queue counts, so that a sum counts each offset once, and that the group had not passed before, as far as captured commits, queries and corrected pulls show; 0 for a first start, and for what was gone then',
-  isFirstStart COMMENT 'whether a group without an offset began: it asked for offset 0 or less, no captured commit or query before had such an offset, and no commit, query or corrected pull a greater one. The messages below minOffset were gone before, they are no loss of the group',
-  readAgain COMMENT 'messages from offsetNew to the lesser of offsetRequest and maxOffset: the group gets them again where it had them; NULL where maxOffset is not known'
+  queueId COMMENT 'number of the queue in its topic',
+  arrivalMicros COMMENT 'when the request was captured, microseconds since 1970; for SCENARIO the time of the event by the scenario''s clock; NULL for pulls that were replayed from a file',
+  status COMMENT 'GetMessageStatus of the answer: why the broker changed the offset; NULL for SCENARIO:
+OFFSET_TOO_SMALL: the offset lies before the first message that is left. The pull goes to that message.
+OFFSET_OVERFLOW_BADLY: the offset lies past the end of the queue. The pull goes back to the end; by the rules of 4.9.3 it goes to 0 if the queue begins at 0.
+NO_MESSAGE_IN_QUEUE: the queue is empty. The pull goes to 0.
+OFFSET_FOUND_NULL: a file of the queue is missing. The pull goes to the next file.
+MESSAGE_WAS_REMOVING: the queue has entries, but their messages are gone. The pull goes past these entries.',
+  offsetRequest COMMENT 'offset from which the pull asked for messages',
+  offsetNew COMMENT 'offset to which the broker sent the pull',
+  minOffset COMMENT 'begin of the queue (min offset) in the answer to the pull',
+  maxOffset COMMENT 'end of the queue (max offset) in the answer to the pull',
+  skipped COMMENT 'offsets from offsetRequest (from 0 if it is negative) to offsetNew - 1: messages that the group never gets, or that never existed',
+  lostOffsets COMMENT 'offsets in skipped that are a loss of the group. Left out are offsets that another row of the same source, run, group and queue counts, so that a sum counts each offset once, and offsets that the group had passed before, as far as captured commits, queries and corrected pulls show. 0 for a first start; offsets that were gone at the first start never count',
+  isFirstStart COMMENT 'whether a group without an offset began here. It asked for offset 0 or less; no earlier captured commit or query had such an offset, and no earlier commit, query or corrected pull had a greater one. The messages below minOffset were gone before, so the group did not lose them',
+  readAgain COMMENT 'messages from offsetNew to the lesser of offsetRequest and maxOffset; the group gets them again if it had them before. 0 if the pull was sent forward; NULL if maxOffset is unknown'
 )
-COMMENT 'Each pull that was sent to another offset than it asked for.'
+COMMENT 'Each pull that the broker sent to another offset than the requested one, and the messages that this cost.'
 AS
 WITH moved AS (
   SELECT
@@ -46,7 +46,7 @@ WITH moved AS (
   WHERE consumerOffset <= 0
   GROUP BY brokerName, consumerGroup, topic, queueId
 ), timed AS (
-  -- each with the greatest offset within the queue that the group was known to have before: it has passed what lies below
+  -- passedTo: the greatest offset within the queue that the group is known to have had before; the group has passed all lower offsets
   SELECT
     *,
     max(committed) OVER (
@@ -57,7 +57,7 @@ WITH moved AS (
   FROM (
     SELECT
       *, arrivalMicros AS micros,
-      -- a pull from within the queue has passed what lies below, as a commit has
+      -- like a commit, a pull from within the queue shows that the group has passed all lower offsets
       CASE WHEN source = 'CAPTURED' AND offsetRequest <= maxOffset THEN offsetRequest END AS committed
     FROM moved
     UNION ALL
@@ -77,7 +77,7 @@ WITH moved AS (
     ON s.brokerName = m.brokerName AND s.consumerGroup = m.consumerGroup AND s.topic = m.topic AND s.queueId = m.queueId
   WHERE m.source IS NOT NULL
 ), later AS (
-  -- what was gone at a first start is no loss later either
+  -- messages that were gone at a first start are no loss later either
   SELECT
     *,
     max(CASE WHEN isFirstStart THEN offsetNew END) OVER (
@@ -89,7 +89,7 @@ WITH moved AS (
 ), gaps AS (
   SELECT *, greatest(gapFrom, coalesce(passedTo, gapFrom), coalesce(startedTo, gapFrom)) AS lossFrom FROM later
 ), covered AS (
-  -- what the gaps that begin earlier cover is counted there
+  -- offsets that an earlier gap covers are counted there
   SELECT
     *,
     max(CASE WHEN NOT isFirstStart THEN offsetNew END) OVER (

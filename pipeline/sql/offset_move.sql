@@ -1,23 +1,27 @@
--- How the offsets of groups moved while traffic was captured, and who moved them: a row each time an offset is another than before. What was committed
--- comes from UPDATE_CONSUMER_OFFSET and from pulls with the commit bit; a query that finds another offset than the last commit shows that somebody moved it unseen.
+-- How the offsets of groups moved in captured traffic, and who moved them: one row per change of an offset. Commits come from
+-- UPDATE_CONSUMER_OFFSET and from pulls with the commit bit. A query that finds another offset than the last commit shows a move that was
+-- not captured.
 CREATE OR REPLACE TEMPORARY VIEW offset_move (
   brokerName COMMENT 'broker that keeps the offset',
-  consumerGroup COMMENT 'name of the group',
+  consumerGroup COMMENT 'name of the consumer group',
   topic COMMENT 'topic, as the broker spells it',
-  queueId COMMENT 'queue of the topic',
-  micros COMMENT 'when, microseconds since 1970',
-  fromOffset COMMENT 'the offset before, as far as the capture has it; NULL for the first, and after a query that found none',
-  toOffset COMMENT 'the offset from then on; a query that found none is no move, and has no row',
-  moved COMMENT 'toOffset - fromOffset; NULL where fromOffset is',
-  readAgain COMMENT 'messages from toOffset to fromOffset: the group passed them, and gets them again, but for those below the minOffset that captured answers had told until then: they were deleted. Where fromOffset lies past the end of the queue in the store, those to the greatest offset within the queue that was captured until then; 0 for a move forward, NULL where fromOffset or the queue is not known',
-  how COMMENT 'FIRST: the first that was captured, or the first after a query that found none; FORWARD; BACK: messages are consumed again; SEEN: a query found it moved, the move itself was not captured',
-  origin COMMENT 'UPDATE_CONSUMER_OFFSET, PULL_MESSAGE or QUERY_CONSUMER_OFFSET',
+  queueId COMMENT 'number of the queue in its topic',
+  micros COMMENT 'when the move was captured, microseconds since 1970',
+  fromOffset COMMENT 'offset before the move, as far as the capture shows it; NULL for the first captured offset, and after a query that found no offset',
+  toOffset COMMENT 'offset after the move. A query that found no offset is no move and has no row',
+  moved COMMENT 'toOffset - fromOffset; NULL if fromOffset is NULL',
+  readAgain COMMENT 'messages from toOffset to fromOffset: the group passed them and gets them again. Left out are messages below the greatest minOffset in the answers captured so far, because they were deleted. If fromOffset lies past the end of the queue in the store, the messages count only up to the greatest offset within the queue that was captured so far. 0 for a move forward; NULL if fromOffset or the queue is unknown',
+  how COMMENT 'FIRST: the first captured offset, or the first one after a query that found none.
+FORWARD: the offset grew.
+BACK: the offset fell, so messages are consumed again.
+SEEN: a query found that the offset had moved; the move itself was not captured.',
+  origin COMMENT 'request that shows the move: UPDATE_CONSUMER_OFFSET, PULL_MESSAGE or QUERY_CONSUMER_OFFSET',
   address COMMENT 'address and port of the client that sent the request',
-  clientId COMMENT 'id of this client; NULL where no heartbeat of it was captured',
-  resetMicros COMMENT 'when the broker had told the client to commit this offset, microseconds since 1970: an administrator reset the group, such as with mqadmin resetOffsetByTime, and the client only carries it out; NULL for other moves',
-  correctionMicros COMMENT 'when the broker had answered a pull of the same client with PULL_OFFSET_MOVED and this offset, microseconds since 1970: the broker corrected the offset, and the client went there and committed it; NULL for other moves'
+  clientId COMMENT 'id that this client gives itself; NULL if no heartbeat of the client was captured',
+  resetMicros COMMENT 'when the broker had ordered the client to commit this offset, microseconds since 1970: an administrator reset the group, for example with mqadmin resetOffsetByTime, and the client only carried it out; NULL for other moves',
+  correctionMicros COMMENT 'when the broker had answered a pull of this client with PULL_OFFSET_MOVED and this offset, microseconds since 1970: the broker corrected the offset, and the client committed it; NULL for other moves'
 )
-COMMENT 'How the offsets of groups moved while traffic was captured, and who moved them.'
+COMMENT 'How the offsets of groups moved in captured traffic, and who moved them; one row per change of an offset.'
 AS
 WITH history AS (
   SELECT *
@@ -40,19 +44,19 @@ WITH history AS (
   )
   WHERE origin IS NOT NULL
 ), told AS (
-  -- one-way commits have no answer; a request that the broker refused moved nothing
+  -- one-way commits have no answer (code NULL); a request that the broker refused moved nothing
   SELECT
     h.*, q.maxOffset,
     row_number() OVER queue AS place,
     lag(h.consumerOffset) OVER queue AS fromOffset,
-    -- an offset past the end was set, not reached by consuming
+    -- an offset past the end was set; consuming cannot reach it
     max(CASE WHEN h.consumerOffset <= q.maxOffset THEN h.consumerOffset END) OVER queue AS reached
   FROM history h
   LEFT JOIN queue q ON q.brokerName = h.brokerName AND q.topic = h.topic AND q.queueId = h.queueId
   WHERE h.origin <> 'UPDATE_CONSUMER_OFFSET' OR h.code IS NULL OR h.code = 0
   WINDOW queue AS (PARTITION BY h.brokerName, h.consumerGroup, h.topic, h.queueId ORDER BY h.micros, h.sequence)
 ), carried AS (
-  -- the client commits what the broker told it some ten seconds later; later on it may come there by itself
+  -- the client commits the offset of a reset about 10 s later; after 60 s it may have reached the offset by itself
   SELECT t.brokerName, t.consumerGroup, t.topic, t.queueId, t.place, max(r.micros) AS micros
   FROM told t
   JOIN offset_reset r
@@ -61,7 +65,7 @@ WITH history AS (
   WHERE t.origin = 'UPDATE_CONSUMER_OFFSET'
   GROUP BY t.brokerName, t.consumerGroup, t.topic, t.queueId, t.place
 ), corrected AS (
-  -- a client that is sent to another offset commits it some ten seconds later, too
+  -- a client that the broker sends to another offset commits it about 10 s later, too
   SELECT t.brokerName, t.consumerGroup, t.topic, t.queueId, t.place, max(p.answerMicros) AS micros
   FROM told t
   JOIN pull_request p

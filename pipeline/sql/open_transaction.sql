@@ -1,25 +1,27 @@
--- Transactions that have neither been committed nor rolled back, a row a half message: those that the broker still asks the producer about, and those that
--- it gave up. Broker source: TransactionalMessageServiceImpl.check. A half message is pending from the committed offset of CID_RMQ_SYS_TRANS on, while no op
--- message names its queue offset. 4.9.3 writes an op message for each half message, 5.5.0 one for many: its body lists their offsets.
+-- Transactions that were neither committed nor rolled back, one row per half message: those about which the broker still asks the producer,
+-- and those that it gave up. Broker source: TransactionalMessageServiceImpl.check. A half message is pending if it lies at or after the
+-- committed offset of CID_RMQ_SYS_TRANS and no op message names its queue offset. 4.9.3 writes an op message for each half message; 5.5.0
+-- writes one for many, whose body lists their offsets.
 CREATE OR REPLACE TEMPORARY VIEW open_transaction (
-  brokerName COMMENT 'broker whose store it is',
-  state COMMENT 'PENDING: the broker asks the producer in its next check, once transactionTimeOut is over; DISCARDED: it gave up and moved the message to TRANS_CHECK_MAX_TIME_TOPIC',
-  topic COMMENT 'topic that the message is for: property REAL_TOPIC',
-  queueId COMMENT 'queue that it is for: property REAL_QID',
-  producerGroup COMMENT 'group of producers that the broker asks: property PGROUP',
-  uniqKey COMMENT 'property UNIQ_KEY, the id that the client gave; often the transaction id',
-  keys COMMENT 'property KEYS',
-  tags COMMENT 'property TAGS',
-  checks COMMENT 'how often the broker has asked: property TRANSACTION_CHECK_TIMES, 0 without it',
-  checksMax COMMENT 'after how many checks it gives up: transactionCheckMax of the imported settings, else 15',
-  bornTimestamp COMMENT 'when the producer sent it, ms',
-  storeTimestamp COMMENT 'when the broker stored it last: each check stores it again, ms',
-  ageMillis COMMENT 'asOf less bornTimestamp, ms',
-  queueOffset COMMENT 'offset in RMQ_SYS_TRANS_HALF_TOPIC, or in TRANS_CHECK_MAX_TIME_TOPIC',
-  msgId COMMENT 'offset message id of the record',
+  brokerName COMMENT 'broker that the row is about',
+  state COMMENT 'PENDING: the broker asks the producer in its next check after transactionTimeOut is over.
+DISCARDED: the broker gave up and moved the message to TRANS_CHECK_MAX_TIME_TOPIC.',
+  topic COMMENT 'property REAL_TOPIC: topic that the message is for',
+  queueId COMMENT 'property REAL_QID: number of the queue that the message is for',
+  producerGroup COMMENT 'property PGROUP: group of producers that the broker asks about the transaction',
+  uniqKey COMMENT 'property UNIQ_KEY: the id that the client gave the message; often the transaction id',
+  keys COMMENT 'property KEYS of the message: its keys with spaces between them',
+  tags COMMENT 'property TAGS of the message',
+  checks COMMENT 'property TRANSACTION_CHECK_TIMES: how often the broker has asked; 0 if the message has no such property',
+  checksMax COMMENT 'number of checks after which the broker gives up: transactionCheckMax of the imported settings, or 15',
+  bornTimestamp COMMENT 'when the producer sent the message, ms since 1970 by the client''s clock',
+  storeTimestamp COMMENT 'when the broker last stored the message, ms since 1970; each check stores it again',
+  ageMillis COMMENT 'age of the message, ms: asOf - bornTimestamp',
+  queueOffset COMMENT 'offset of the message in RMQ_SYS_TRANS_HALF_TOPIC, or in TRANS_CHECK_MAX_TIME_TOPIC if it is DISCARDED',
+  msgId COMMENT 'offset message id: the broker''s address and the record''s offset in the commit log',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
 )
-COMMENT 'Transactions that have neither been committed nor rolled back.'
+COMMENT 'Transactions that were neither committed nor rolled back; one row per half message.'
 AS
 WITH ended AS (
   SELECT DISTINCT brokerName, try_cast(named AS BIGINT) AS queueOffset

@@ -1,29 +1,35 @@
--- Who holds which message by POP, until when, and what became of it: a row a message of a check point or of an orderly POP. Broker source (5.5.0):
--- PopMessageProcessor.buildCkMsg, AckMessageProcessor, PopReviveService. Check points (tag ck) and acknowledgements (ack, bAck) wait as timer messages,
--- and then lie in rmq_sys_REVIVE_LOG_*; where a check point runs out, the broker stores what is not acknowledged in the group's retry topic. An orderly
--- POP has no check point: config/consumerOrderInfo.json says what it holds.
+-- Which group holds which message by POP, until when, and what became of it: one row per message of a check point or of an orderly POP.
+-- Broker source (5.5.0): PopMessageProcessor.buildCkMsg, AckMessageProcessor, PopReviveService. Check points (tag ck) and acknowledgements
+-- (ack, bAck) wait as timer messages, and then lie in rmq_sys_REVIVE_LOG_*. When a check point expires, the broker stores its
+-- unacknowledged messages in the group's retry topic. An orderly POP has no check point: config/consumerOrderInfo.json lists the messages
+-- that it holds.
 CREATE OR REPLACE TEMPORARY VIEW pop_message (
-  brokerName COMMENT 'broker whose store it is',
-  state COMMENT 'HELD: given out, not acknowledged, hidden from others until heldUntil. EXPIRED: that time is over, and the broker has not stored it in the retry topic yet (an orderly POP gives it again). ACKED: acknowledged. EXTENDED: held on by a later row of the same message (change of the invisible time). REVIVED: the broker dealt with the check point: stored the message in the retry topic. LATE_ACK: like REVIVED, and acknowledged more than 2 s after heldUntil, likely too late to keep it out of the retry topic',
-  consumerGroup COMMENT 'group that got it',
-  topic COMMENT 'topic from which it was given; %RETRY%group_topic for a message that was given again',
-  queueId COMMENT 'queue of the topic',
-  queueOffset COMMENT 'its offset in the queue',
-  popTime COMMENT 'when it was given out, ms',
-  invisibleTime COMMENT 'for how long it is hidden, ms; NULL where the file has none',
-  heldUntil COMMENT 'popTime and invisibleTime together, ms; a change of the invisible time of an orderly POP is not in it',
+  brokerName COMMENT 'broker that the row is about',
+  state COMMENT 'HELD: the message was given out, is not acknowledged, and is hidden from other consumers until heldUntil.
+EXPIRED: heldUntil is over, and the broker has not yet stored the message in the retry topic (an orderly POP gives it out again).
+ACKED: it was acknowledged.
+EXTENDED: a later row of the same message holds it on (change of the invisible time).
+REVIVED: the broker has processed the check point: it stored the message in the retry topic.
+LATE_ACK: like REVIVED, but acknowledged more than 2 s after heldUntil, likely too late to keep the message out of the retry topic.',
+  consumerGroup COMMENT 'group that got the message',
+  topic COMMENT 'topic from which the message was given out; %RETRY%group_topic if it was given out again',
+  queueId COMMENT 'number of the queue in its topic',
+  queueOffset COMMENT 'offset of the message in the queue',
+  popTime COMMENT 'when the message was given out, ms since 1970',
+  invisibleTime COMMENT 'how long the message is hidden from other consumers, ms; NULL if consumerOrderInfo.json has none',
+  heldUntil COMMENT 'popTime + invisibleTime, ms since 1970; a change of the invisible time of an orderly POP is not included',
   isOrdered COMMENT 'whether the POP was orderly',
-  reconsumeTimes COMMENT 'how often the message was given before and came back; NULL where the store no longer has it',
-  rePutTimes COMMENT 'how often the broker failed to store it in the retry topic, and put the check point back',
+  reconsumeTimes COMMENT 'how often the message was given out before and came back; NULL if the store no longer has the message',
+  rePutTimes COMMENT 'how often the broker failed to store the message in the retry topic and put the check point back',
   reviveQueueId COMMENT 'queue of rmq_sys_REVIVE_LOG_* that has or will have the check point; NULL for an orderly POP',
-  reviveOffset COMMENT 'offset of the check point there; NULL while it waits in the timer',
-  uniqKey COMMENT 'property UNIQ_KEY of the message',
-  keys COMMENT 'property KEYS',
-  tags COMMENT 'property TAGS',
-  msgId COMMENT 'offset message id of the record',
+  reviveOffset COMMENT 'offset of the check point in that queue of rmq_sys_REVIVE_LOG_*; NULL while the check point waits in the timer, and for an orderly POP',
+  uniqKey COMMENT 'property UNIQ_KEY: the id that the client gave the message',
+  keys COMMENT 'property KEYS of the message: its keys with spaces between them',
+  tags COMMENT 'property TAGS of the message',
+  msgId COMMENT 'offset message id: the broker''s address and the record''s offset in the commit log',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
 )
-COMMENT 'Who holds which message by POP, until when, and what became of it.'
+COMMENT 'Which group holds which message by POP, until when, and what became of the message; one row per message of a check point or of an orderly POP.'
 AS
 WITH written AS (
   SELECT
@@ -34,7 +40,7 @@ WITH written AS (
   WHERE (startswith(topic, 'rmq_sys_REVIVE_LOG_') OR topic = 'rmq_sys_wheel_timer' AND startswith(properties['REAL_TOPIC'], 'rmq_sys_REVIVE_LOG_'))
     AND tags IN ('ck', 'ack', 'bAck')
 ), told AS (
-  -- what a broker writes is flat, and its names hold no quotes
+  -- the JSON that a broker writes is flat, and its names hold no quotes
   SELECT
     brokerName, tags, storeTimestamp, reviveTopic, reviveQueueId, reviveOffset, regexp_extract(json, '"c":"([^"]*)"', 1) AS consumerGroup,
     regexp_extract(json, '"t":"([^"]*)"', 1) AS topic, regexp_extract(json, '"bn":"([^"]*)"', 1) AS owner,
@@ -45,7 +51,7 @@ WITH written AS (
     CASE WHEN tags = 'ack' THEN regexp_extract(json, '"ao":(-?[0-9]+)', 1) ELSE regexp_extract(json, '"aol":\\[([0-9,-]*)\\]', 1) END AS ackOffsets
   FROM written
 ), point AS (
-  -- in the timer and then in the revive log: one check point
+  -- a check point lies in the timer and then in the revive log; both are one row here
   SELECT
     brokerName, consumerGroup, topic, queueId, startOffset, popTime, owner, rePutTimes, num, distances, reviveTopic, reviveQueueId,
     max(invisibleTime) AS invisibleTime, max(bitMap) AS bitMap, max(reviveOffset) AS reviveOffset
@@ -57,7 +63,7 @@ WITH written AS (
   FROM point p
   LATERAL VIEW explode(sequence(0, num - 1)) numbered AS place
 ), acked AS (
-  -- the broker takes a missing name for its own
+  -- the broker reads a missing broker name as its own
   SELECT t.*, CASE WHEN t.owner = '' THEN coalesce(b.properties['brokerName'], t.brokerName) ELSE t.owner END AS byOwner
   FROM told t
   LEFT JOIN broker b ON b.brokerName = t.brokerName
@@ -72,7 +78,7 @@ WITH written AS (
 ), matched AS (
   SELECT
     g.*, shiftright(g.bitMap, g.place) & 1 = 1 AS isMarked, coalesce(g.reviveOffset <= o.consumerOffset, FALSE) AS isRevived,
-    -- an acknowledgement counts where the broker finds it after its check point, in the scan that revives it; those in the timer come after the others
+    -- an acknowledgement counts if the broker finds it after its check point, in the scan that revives it; acknowledgements in the timer come last
     a.queueOffset IS NOT NULL AND (a.ackReviveOffset IS NULL OR coalesce(a.ackReviveOffset > g.reviveOffset, FALSE)) AS isInOrder,
     a.ackReviveOffset IS NULL OR coalesce(try_subtract(a.ackedAt, 2000L) > try_add(g.popTime, g.invisibleTime), FALSE) AS isLate
   FROM given g

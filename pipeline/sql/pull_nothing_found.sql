@@ -1,19 +1,19 @@
 -- Pulls that brought no message, and why: by group, topic and outcome. Broker source: PullMessageProcessor.processRequest, DefaultMessageStore.getMessage.
 CREATE OR REPLACE TEMPORARY VIEW pull_nothing_found (
-  source COMMENT 'CAPTURED: what the real broker answered; REPLAYED: what the latest run answered',
-  brokerName COMMENT 'broker that was asked',
+  source COMMENT 'CAPTURED: what the real broker answered; REPLAYED: what the latest finished replay run of the broker answered',
+  brokerName COMMENT 'broker that got the pull',
   consumerGroup COMMENT 'group that pulled',
   topic COMMENT 'topic, as the broker spells it',
-  outcome COMMENT 'that of pull_outcome: any but FOUND',
-  why COMMENT 'the same in words; NULL for outcomes of exceptions and errors, which are words already',
-  pulls COMMENT 'pulls that ended so',
-  share COMMENT 'part that they are of all pulls of the group on the topic, from 0 to 1',
-  queues COMMENT 'queues that they asked for',
-  held COMMENT 'of them those that the broker held (long polling) before',
-  firstMicros COMMENT 'the first of them, microseconds since 1970; NULL where the time is not known',
-  lastMicros COMMENT 'the last of them, likewise'
+  outcome COMMENT 'how the pulls ended: outcome of pull_outcome, except FOUND',
+  why COMMENT 'the meaning of outcome in words; NULL if outcome is an exception or an error, which is in words already',
+  pulls COMMENT 'pulls of the group on the topic that ended with this outcome',
+  share COMMENT 'share of these pulls in all pulls of the group on the topic, from 0 to 1',
+  queues COMMENT 'queues from which these pulls asked for messages',
+  held COMMENT 'pulls with this outcome that the broker held (long polling) before it answered',
+  firstMicros COMMENT 'time of the first pull with this outcome, microseconds since 1970; NULL if the time is unknown',
+  lastMicros COMMENT 'time of the last pull with this outcome, microseconds since 1970; NULL if the time is unknown'
 )
-COMMENT 'Pulls that brought no message, and why.'
+COMMENT 'Pulls that brought no message, and why; one row per group, topic and outcome.'
 AS
 WITH counted AS (
   SELECT

@@ -1,33 +1,33 @@
--- How each pull ended, captured and replayed ones under the same columns: what the other views of pulls are made of. Of replays the latest finished
--- run of each broker counts; a captured pull that was replayed is there twice, told apart by source. Broker source:
+-- How each pull ended, captured and replayed ones with the same columns; the other views of pulls read this one. Of replays, only the
+-- latest finished run of each broker counts. A captured pull that was replayed has two rows, which differ in source. Broker source:
 -- PullMessageProcessor.processRequest, which puts the GetMessageStatus into the remark of its answer.
 CREATE OR REPLACE TEMPORARY VIEW pull_outcome (
-  source COMMENT 'CAPTURED: what the real broker answered; REPLAYED: what replay answered',
-  brokerName COMMENT 'broker that was asked',
-  runId COMMENT 'the run that replayed it; NULL for CAPTURED',
-  requestId COMMENT 'that of pull_request and pull_response',
+  source COMMENT 'CAPTURED: what the real broker answered; REPLAYED: what the latest finished replay run of the broker answered',
+  brokerName COMMENT 'broker that got the pull',
+  runId COMMENT 'id of the run that replayed the pull; NULL for CAPTURED',
+  requestId COMMENT 'id of the request, as in pull_request and pull_response',
   consumerGroup COMMENT 'group that pulled',
   topic COMMENT 'topic, as the broker spells it',
-  queueId COMMENT 'queue of the topic',
+  queueId COMMENT 'number of the queue in its topic',
   arrivalMicros COMMENT 'when the request was captured, microseconds since 1970; NULL for pulls that were replayed from a file',
-  queueOffset COMMENT 'offset asked for',
-  maxMsgNums COMMENT 'messages asked for',
-  outcome COMMENT 'GetMessageStatus where the store was asked; else the name of the response code (CODE_n where it has none, and where an answer of the store has no remark), the class of the exception, or why there is no answer; NO_ANSWER where the capture has none, null where the store answers null',
-  code COMMENT 'response code',
-  nextBeginOffset COMMENT 'offset to ask for next',
-  minOffset COMMENT 'of the queue, as the answer has it',
-  maxOffset COMMENT 'of the queue, as the answer has it',
-  messageCount COMMENT 'messages given; NULL for CAPTURED where some were: the capture keeps their bytes and not their number',
-  bodyBytes COMMENT 'bytes of the messages',
-  fromDisk COMMENT 'whether the last entry read lies on disk. CAPTURED: true where the answer sends the group to another broker than 0 (slaveReadEnable), else NULL, for the wire does not say',
-  diskFallBehind COMMENT 'bytes between the last entry read and the end of the log; NULL for CAPTURED',
-  heldFromMicros COMMENT 'when a held pull (long polling) began to wait, microseconds since 1970; NULL where it was not held',
-  heldMillis COMMENT 'for how long it waited, ms; NULL where it was not held or never answered',
-  holdEnding COMMENT 'what ended the hold, as ending of pull_hold; NULL where it was not held',
+  queueOffset COMMENT 'offset from which the pull asked for messages',
+  maxMsgNums COMMENT 'number of messages that the pull asked for at most',
+  outcome COMMENT 'GetMessageStatus, if the store was asked. Else the name of the response code, the class of the exception, or why there is no answer. CODE_n if the code has no name, or if an answer of the store has no remark; NO_ANSWER if the capture has no answer; null if the store answers null',
+  code COMMENT 'response code of the answer; NULL if there is none',
+  nextBeginOffset COMMENT 'offset from which the client should pull next, in the answer',
+  minOffset COMMENT 'begin of the queue (min offset) in the answer to the pull',
+  maxOffset COMMENT 'end of the queue (max offset) in the answer to the pull',
+  messageCount COMMENT 'messages in the answer; NULL for CAPTURED if it had any, because the capture keeps their bytes and not their number',
+  bodyBytes COMMENT 'bytes of the messages in the answer',
+  fromDisk COMMENT 'whether the last entry read lies on disk. For CAPTURED: true if the answer sends the group to another broker than 0 (slaveReadEnable); else NULL, because the wire does not show it',
+  diskFallBehind COMMENT 'bytes from the last entry read to the end of the commit log; NULL for CAPTURED',
+  heldFromMicros COMMENT 'when a held pull (long polling) began to wait, microseconds since 1970; NULL if it was not held',
+  heldMillis COMMENT 'how long a held pull waited, ms; NULL if it was not held or never answered',
+  holdEnding COMMENT 'what ended the hold: ending of pull_hold; NULL if the pull was not held',
   client COMMENT 'address and port of the client; NULL for pulls that were replayed from a file',
-  remark COMMENT 'what a captured answer says beside its code, such as why it was refused; NULL where outcome says the same'
+  remark COMMENT 'remark of a captured answer, such as why the pull was refused; NULL if outcome says the same'
 )
-COMMENT 'How each pull ended, captured and replayed ones.'
+COMMENT 'How each pull ended, captured and replayed ones; one row per pull.'
 AS
 WITH captured AS (
   SELECT

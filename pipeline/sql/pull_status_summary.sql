@@ -1,17 +1,17 @@
 -- How the pulls of the latest finished run of each broker were answered, by group, topic and status.
 CREATE OR REPLACE TEMPORARY VIEW pull_status_summary (
-  brokerName COMMENT 'broker that was asked',
-  runId COMMENT 'its latest finished run',
+  brokerName COMMENT 'broker that got the pull',
+  runId COMMENT 'id of the broker''s latest finished run',
   consumerGroup COMMENT 'group that pulled',
-  topic COMMENT 'topic that it pulled from',
-  status COMMENT 'GetMessageStatus, else the class of the exception, else why there is no answer, else null where the store answers null',
-  pulls COMMENT 'requests answered so',
-  messages COMMENT 'messages given',
-  bytes COMMENT 'their bytes',
-  fromDisk COMMENT 'pulls whose last entry read lies on disk',
-  diskFallBehindMax COMMENT 'the most bytes between the last entry read and the end of the log'
+  topic COMMENT 'topic, as the broker spells it',
+  status COMMENT 'GetMessageStatus; if the store gave none, the class of the exception, or why there is no answer; null if the store answers null',
+  pulls COMMENT 'pulls that were answered with this status',
+  messages COMMENT 'messages in the answers to these pulls',
+  bytes COMMENT 'bytes of the messages in the answers to these pulls',
+  fromDisk COMMENT 'pulls with this status whose last entry read lies on disk',
+  diskFallBehindMax COMMENT 'greatest number of bytes from the last entry read to the end of the commit log; NULL if unknown'
 )
-COMMENT 'How the pulls of the latest finished run of each broker were answered.'
+COMMENT 'How the pulls of each broker''s latest finished run were answered; one row per group, topic and status.'
 AS
 SELECT
   r.brokerName, r.runId, r.consumerGroup, r.topic,

@@ -1,24 +1,26 @@
 -- Status of each queue of each group by Burrow's rules, over the last observations in lag_history. Source: linkedin/Burrow,
--- core/internal/evaluator/caching.go (evaluatePartitionStatus, calculatePartitionStatus and the checks below it). Burrow calls OK what it does not
--- know; here it is UNKNOWN.
+-- core/internal/evaluator/caching.go (evaluatePartitionStatus, calculatePartitionStatus and the checks below it). Where Burrow returns OK
+-- because it knows too little, the status here is UNKNOWN.
 CREATE OR REPLACE TEMPORARY FUNCTION queue_status(
-  intervals INT DEFAULT 10 COMMENT 'observations in the window, Burrow: intervals',
-  minimumComplete DOUBLE DEFAULT 1.0 COMMENT 'part of the window that must have an offset before it is judged, Burrow: minimum-complete, there 0 by default',
-  allowedLag BIGINT DEFAULT 0 COMMENT 'lag that counts as none, Burrow: allowed-lag'
+  intervals INT DEFAULT 10 COMMENT 'number of observations in the window; Burrow: intervals',
+  minimumComplete DOUBLE DEFAULT 1.0 COMMENT 'share of the observations in the window that must have an offset before a queue is judged, from 0 to 1; Burrow: minimum-complete, whose default is 0',
+  allowedLag BIGINT DEFAULT 0 COMMENT 'greatest lag that counts as no lag, in messages; Burrow: allowed-lag'
 )
 RETURNS TABLE (
-  brokerName STRING COMMENT 'broker whose store it is',
-  consumerGroup STRING COMMENT 'name of the group',
+  brokerName STRING COMMENT 'broker that the row is about',
+  consumerGroup STRING COMMENT 'name of the consumer group',
   topic STRING COMMENT 'topic, as the broker spells it',
-  queueId INT COMMENT 'queue of the topic',
-  status STRING COMMENT 'OK, UNKNOWN, WARN, STOP, STALL or REWIND',
-  why STRING COMMENT 'the rule that spoke',
-  lag BIGINT COMMENT 'messages behind at the last observation, 0 where the offset lies past the end, NULL without an offset',
-  complete DOUBLE COMMENT 'part of the window that has an offset of the queue',
-  committedAt BIGINT COMMENT 'the last observation by which the group is known to have committed, ms',
-  observedFrom BIGINT COMMENT 'first observation in the window, ms',
-  observedAt BIGINT COMMENT 'last observation of the broker, ms',
-  seenIn STRING COMMENT 'LAG_HISTORY: observations of pullsim lag --record; CAPTURE: offsets in captured traffic, looked at every five seconds up to its end, of a broker with too few observations'
+  queueId INT COMMENT 'number of the queue in its topic',
+  status STRING COMMENT 'status of the queue: OK, UNKNOWN, WARN, STOP, STALL or REWIND; why names the rule',
+  why STRING COMMENT 'the rule that decided the status; the column why of view group_status explains each rule',
+  lag BIGINT COMMENT 'consumer lag in messages at the last observation; 0 if the offset lies past the end of the queue; NULL if the group stored no offset',
+  complete DOUBLE COMMENT 'share of the observations in the window that have an offset of the queue, from 0 to 1',
+  committedAt BIGINT COMMENT 'time of the last observation that shows a commit of the group, ms since 1970; NULL if no observation has an offset',
+  observedFrom BIGINT COMMENT 'time of the first observation in the window, ms since 1970',
+  observedAt BIGINT COMMENT 'time of the broker''s last observation, ms since 1970: the rules take it as now',
+  seenIn STRING COMMENT 'source of the observations:
+LAG_HISTORY: pullsim lag --record.
+CAPTURE: offsets in captured traffic, sampled every 5 s up to the end of the capture, for a broker with too few recorded observations.'
 )
 COMMENT 'Status of each queue of each group by the rules of Burrow.'
 RETURN
@@ -30,7 +32,7 @@ WITH recorded AS (
   FROM offset_history o
   LEFT JOIN recorded r ON r.brokerName = o.brokerName
   WHERE o.micros BETWEEN 0 AND 253402300799999999
-    -- a pull commits once it has passed the broker's checks, whatever it finds
+    -- a pull commits once it has passed the broker's checks, even if it finds nothing
     AND o.consumerOffset IS NOT NULL
     AND (coalesce(o.code, 0) = 0 OR o.origin = 'PULL_MESSAGE' AND o.code IN (19, 20, 21))
     AND coalesce(r.looks, 0) < queue_status.intervals
@@ -45,7 +47,7 @@ WITH recorded AS (
   ) seen
   GROUP BY brokerName
 ), toldAt AS (
-  -- look 0 is the last one; what is older than the window lies at look `intervals`
+  -- look 0 is the last one; offsets from before the window go to look `intervals`
   SELECT
     w.brokerName, w.consumerGroup, w.topic, w.queueId,
     least((e.millis - w.micros DIV 1000) DIV 5000, CAST(queue_status.intervals AS BIGINT)) AS look,
@@ -93,12 +95,12 @@ WITH recorded AS (
 ), observed AS (
   SELECT
     brokerName, consumerGroup, topic, queueId, observedAt, consumerOffset, brokerOffset, minOffset, seenIn,
-    -- an offset past the end is no lag, as in Burrow, and a difference that no BIGINT holds is the greatest
+    -- an offset past the end counts as lag 0, as in Burrow; a difference that no BIGINT holds counts as the greatest BIGINT
     CASE WHEN consumerOffset IS NOT NULL THEN greatest(coalesce(lag, 9223372036854775807), 0) END AS behind,
     row_number() OVER (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY observedAt DESC) AS newness
   FROM looked
 ), compared AS (
-  -- against the offset that was known last, for one may be missing in between
+  -- compared with the last known offset, because observations without an offset may lie between
   SELECT
     *,
     consumerOffset <> lag(consumerOffset) IGNORE NULLS OVER queue AS moved
@@ -106,7 +108,7 @@ WITH recorded AS (
   WHERE newness <= queue_status.intervals
   WINDOW queue AS (PARTITION BY brokerName, consumerGroup, topic, queueId ORDER BY observedAt)
 ), told AS (
-  -- clients commit all their queues together: where one queue of the topic has moved, the group has committed the others too
+  -- clients commit all their queues together: if one queue of the topic has moved, the group has committed the others too
   SELECT *, coalesce(bool_or(moved) OVER (PARTITION BY brokerName, consumerGroup, topic, observedAt), false) AS committed
   FROM compared
 ), windows AS (
@@ -126,7 +128,7 @@ WITH recorded AS (
   FROM told
   GROUP BY brokerName, consumerGroup, topic, queueId
 ), present AS (
-  -- a queue that the last observation of its broker no longer has is gone
+  -- a queue is gone if the last observation of its broker does not have it
   SELECT w.*, filter(w.offsets, (one, i) -> i = 0 OR one.committed) AS commits
   FROM windows w
   JOIN (SELECT brokerName, max(observedAt) AS observedAt FROM looked GROUP BY brokerName) last
@@ -136,11 +138,11 @@ WITH recorded AS (
     *,
     get(commits, 0).at AS firstCommit,
     get(commits, size(commits) - 1).at AS lastCommit,
-    -- places where something is so of a commit and the one before it
+    -- places of commits that differ from the commit before them
     filter(sequence(0, size(commits)), i -> get(commits, i).offset < get(commits, i - 1).offset) AS rewinds,
     filter(sequence(0, size(commits)), i -> get(commits, i).offset <> get(commits, i - 1).offset) AS moves,
     filter(sequence(0, size(commits)), i -> get(commits, i).behind < get(commits, i - 1).behind) AS decreases,
-    -- and less by more than the messages before minOffset: these were deleted, the group did not consume them
+    -- decreases by more than the messages before minOffset, which were deleted and which the group did not consume
     filter(
       sequence(0, size(commits)),
       i -> get(commits, i).behind
@@ -152,7 +154,7 @@ WITH recorded AS (
     *,
     CASE
       WHEN currentLag IS NULL THEN 'NO_OFFSET'
-      -- nothing can wait in a queue that never had a message, however little was seen of it
+      -- nothing can wait in a queue that never had a message, however few observations there are
       WHEN complete < queue_status.minimumComplete AND (currentEnd > 0 OR currentLag > 0) THEN 'INCOMPLETE_WINDOW'
       WHEN currentLag <= queue_status.allowedLag THEN 'NO_LAG'
       -- checkIfOffsetsStopped, checkIfRecentLagZero
@@ -167,7 +169,7 @@ WITH recorded AS (
       WHEN size(moves) = 0 THEN 'OFFSET_STANDS'
       -- checkIfLagNotDecreasing
       WHEN size(decreases) = 0 THEN 'LAG_NOT_DECREASING'
-      -- not Burrow's: Kafka's offsets do not show it
+      -- not one of Burrow's rules: Kafka's offsets do not show deletions
       WHEN size(gains) = 0 THEN 'MESSAGES_DELETED'
       ELSE 'LAG_DECREASED'
     END AS why

@@ -1,37 +1,37 @@
--- What each group has lost, or will lose, to the deletion of old messages, a row a queue of consume_lag: the forecast of log_file_deletion, held
--- against group_pace. Broker source: ConsumeQueue.correctMinOffset.
+-- Messages that each group has lost, or will lose, because the broker deletes old files; one row per queue of consume_lag. It compares the
+-- forecast of log_file_deletion with group_pace. Broker source: ConsumeQueue.correctMinOffset.
 CREATE OR REPLACE TEMPORARY VIEW retention_risk (
-  brokerName COMMENT 'broker whose store it is',
-  consumerGroup COMMENT 'name of the group',
+  brokerName COMMENT 'broker that the row is about',
+  consumerGroup COMMENT 'name of the consumer group',
   topic COMMENT 'topic, as the broker spells it',
-  queueId COMMENT 'queue of the topic',
-  minOffset COMMENT 'begin of the queue: what lies below was deleted',
-  consumerOffset COMMENT 'next offset that the group will consume; NULL where it stored none',
-  brokerOffset COMMENT 'end of the queue',
-  lostMessages COMMENT 'messages from consumerOffset to minOffset - 1: deleted before the group consumed them; NULL where that is not known',
-  messagesToLoss COMMENT 'consumerOffset - minOffset: messages that can still be deleted before one goes that the group has not consumed; 0 where some are lost',
-  minOffsetPerHour COMMENT 'how fast minOffset moves, as in group_pace',
-  consumerOffsetPerHour COMMENT 'how fast the group consumes, as in group_pace; 0 where the offset fell',
-  timeToLossMillis COMMENT 'ms from asOf until the broker deletes a message that the group has not consumed, file by file as in log_file_deletion. 0 where messages are lost already, NULL where reason says why.
-With basis HISTORY the group consumes consumerOffsetPerHour until then. With basis FILE_RESERVED_TIME its pace is not known: as if it stopped now.',
-  basis COMMENT 'HISTORY or FILE_RESERVED_TIME; NULL where there is no estimate',
-  reason COMMENT 'why there is no estimate, or none is needed; the first of these:
+  queueId COMMENT 'number of the queue in its topic',
+  minOffset COMMENT 'begin of the queue: messages at lower offsets were deleted',
+  consumerOffset COMMENT 'next offset that the group will consume; NULL if the group stored none',
+  brokerOffset COMMENT 'end of the queue: offset after its last message',
+  lostMessages COMMENT 'messages from consumerOffset to minOffset - 1, which were deleted before the group consumed them; NULL if unknown',
+  messagesToLoss COMMENT 'consumerOffset - minOffset: consumed messages that the broker deletes before it deletes one that the group has not consumed; 0 if messages are lost already; NULL if unknown',
+  minOffsetPerHour COMMENT 'offsets per hour by which minOffset moves: minOffsetPerHour of group_pace',
+  consumerOffsetPerHour COMMENT 'messages per hour that the group consumes: consumerOffsetPerHour of group_pace; 0 if the offset fell',
+  timeToLossMillis COMMENT 'time from asOf until the broker deletes a message that the group has not consumed, ms, file by file as in log_file_deletion. 0 if messages are lost already; NULL if reason says why.
+With basis HISTORY, the group consumes consumerOffsetPerHour until then. With basis FILE_RESERVED_TIME, its pace is unknown, and the estimate assumes that it stops now.',
+  basis COMMENT 'what the estimate is based on: HISTORY (the group''s pace) or FILE_RESERVED_TIME (the age of files alone); NULL if there is no estimate',
+  reason COMMENT 'why there is no estimate, or why none is needed; the first that holds:
 NO_OFFSET: the group has stored no offset for the queue.
-NO_QUEUE: the store has no such queue, what was in it is not known.
+NO_QUEUE: the store has no such queue, so its messages are unknown.
 LOST: messages were deleted before the group consumed them.
-NOTHING_WAITS: the group has consumed all that there is.
-NO_FILE: the queue has no entry for the next message, or the lake no file of the log.
+NOTHING_WAITS: the group has consumed all messages of the queue.
+NO_FILE: the queue has no entry for the next message, or the lake has no file of the log.
 NO_SETTING: fileReservedTime is no number.
-NOT_DELETED: the file with the next message is not deleted: it is the last one of a log that does not grow, deleteWhen names no hour, or no BIGINT holds the time.
-IN_TIME: at its pace the group has consumed everything before it goes.',
-  nextFile COMMENT 'first offset of the file of the commit log that holds the next message of the group, where lost messages end or else at consumerOffset; NULL where there is none',
-  deletedAt COMMENT 'when the broker deletes that file, ms',
+NOT_DELETED: the broker does not delete the file with the next message. It is the last file of a log that does not grow, deleteWhen names no hour, or no BIGINT holds the time.
+IN_TIME: at its pace the group consumes every message before the message is deleted.',
+  nextFile COMMENT 'first offset of the commit log file that holds the group''s next message (at consumerOffset, or at minOffset if messages are lost); NULL if there is none',
+  deletedAt COMMENT 'when the broker deletes the file nextFile, ms since 1970; NULL if it does not',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
 )
-COMMENT 'What each group has lost, or will lose, to the deletion of old messages, a row a queue.'
+COMMENT 'Messages that each group has lost, or will lose, because the broker deletes old files; one row per queue.'
 AS
 WITH held AS (
-  -- where each group with messages that wait goes on; offsets below 0 have no messages
+  -- nextOffset: where each group with waiting messages continues; offsets below 0 have no messages
   SELECT
     o.brokerName, o.consumerGroup, o.topic, o.queueId, greatest(o.consumerOffset, q.minOffset, 0) AS nextOffset,
     CASE WHEN h.consumerOffsetPerHour < 0 THEN 0 ELSE h.consumerOffsetPerHour END AS consumerOffsetPerHour
@@ -45,7 +45,7 @@ WITH held AS (
   FROM held p JOIN broker b ON b.brokerName = p.brokerName
   GROUP BY p.brokerName, p.topic, p.queueId
 ), share AS (
-  -- the messages of a queue that lie in one file; blank entries have no message
+  -- the messages of a queue in each file of the log; blank entries have no message
   SELECT w.brokerName, w.topic, w.queueId, e.physicOffset - e.physicOffset % w.fileSize AS fromOffset, max(e.queueOffset) + 1 AS endOffset
   FROM consume_queue e
   JOIN waiting w
@@ -57,7 +57,7 @@ WITH held AS (
   FROM log_file_deletion
   GROUP BY brokerName
 ), fate AS (
-  -- a queue may still have entries of a file that is deleted already
+  -- a queue may still have entries whose messages lie in a deleted file
   SELECT
     s.brokerName, s.topic, s.queueId, s.fromOffset, s.endOffset,
     CASE WHEN s.fromOffset < l.firstFile THEN l.asOf ELSE d.deletedAt END AS deletedAt,

@@ -1,18 +1,25 @@
--- Whether timerwheel, timerlog and the commit log of a broker 5.x agree, a row a slot that the timer has still to read. Broker source (5.5.0):
--- TimerMessageStore.doEnqueue, dequeue and recover: the timer goes from lastPos of a slot along prevPos, and reads each unit's message in the commit log.
--- At a start it walks timerlog from the file that has lastTimerLogFlushPos less the length of a file, and sets lastPos of each unit's slot.
+-- Whether timerwheel, timerlog and the commit log of a broker 5.x agree, one row per slot that the timer has not yet read. Broker source
+-- (5.5.0): TimerMessageStore.doEnqueue, dequeue and recover. The timer walks from lastPos of a slot along prevPos, and reads each unit's
+-- message in the commit log. At a start it walks timerlog from one file before the file that has lastTimerLogFlushPos, and sets lastPos of
+-- each unit's slot.
 CREATE OR REPLACE TEMPORARY VIEW timer_check (
-  brokerName COMMENT 'broker whose store it is',
-  slotTimeMs COMMENT 'when the slot is due, ms',
-  problem COMMENT 'NULL where all agree. BEHIND: the wheel lacks units at the end of timerlog, as in a copy of a running broker''s files or after a kill; the broker''s start puts them back. NO_SLOT: units of timerlog that the wheel does not have, and that a start does not come to: they are never delivered. NO_UNITS: a slot without units. LOST_UNITS: lastPos leads to fewer units than timerlog has for it. WRONG_COUNT: num is not the number of units. NO_MESSAGE: the commit log has no message where a unit points; units past the end of a followed log do not count',
-  num COMMENT 'units that the wheel counts',
-  units COMMENT 'units in timerlog, less those that cancel another',
-  linked COMMENT 'units whose prevPos is the unit before it in the slot, or -1 for the first',
+  brokerName COMMENT 'broker that the row is about',
+  slotTimeMs COMMENT 'when the slot is due, ms since 1970',
+  problem COMMENT 'NULL: timerwheel, timerlog and commit log agree.
+BEHIND: the wheel lacks units from the end of timerlog, as in a copy of a running broker''s files or after a kill. The broker''s start adds them.
+NO_SLOT: the wheel lacks units of timerlog, and a start does not reach them. They are never delivered.
+NO_UNITS: the slot has no units in timerlog.
+LOST_UNITS: lastPos leads to fewer units than timerlog has for the slot.
+WRONG_COUNT: num is not the number of units.
+NO_MESSAGE: the commit log has no message at the place that a unit names; units past the end of a followed log do not count.',
+  num COMMENT 'number of units in the slot by the wheel; NULL if the wheel lacks the slot',
+  units COMMENT 'number of units in timerlog as num counts them: units of messages minus units that cancel another message',
+  linked COMMENT 'units whose prevPos names the unit before them in the slot, or is -1 for the first unit',
   messages COMMENT 'units whose message is in the commit log, with the same size',
-  firstPos COMMENT 'first unit, by the wheel',
-  lastPos COMMENT 'last unit, by the wheel'
+  firstPos COMMENT 'position in timerlog of the slot''s first unit, by the wheel; NULL if the wheel lacks the slot',
+  lastPos COMMENT 'position in timerlog of the slot''s last unit, by the wheel; NULL if the wheel lacks the slot'
 )
-COMMENT 'Whether timerwheel, timerlog and the commit log of a broker 5.x agree.'
+COMMENT 'Whether timerwheel, timerlog and the commit log of a broker 5.x agree; one row per slot.'
 AS
 WITH walk AS (
   SELECT

@@ -1,30 +1,39 @@
--- Timer messages of a broker 5.x, a row a message of rmq_sys_wheel_timer: which are pending until when, which are overdue, which were delivered. Broker
--- source (5.5.0): TimerMessageStore. A message that was due when the timer came to it has no unit in timerlog. POP's check points and acknowledgements
--- are timer messages too: their topic is rmq_sys_REVIVE_LOG_*.
+-- Timer messages of a broker 5.x, one row per message of rmq_sys_wheel_timer: until when each is pending, whether it is overdue or was
+-- delivered. Broker source (5.5.0): TimerMessageStore. A message that was already due when the timer read it has no unit in timerlog. POP's
+-- check points and acknowledgements are timer messages too; their topic is rmq_sys_REVIVE_LOG_*.
 CREATE OR REPLACE TEMPORARY VIEW timer_message (
-  brokerName COMMENT 'broker whose store it is',
-  state COMMENT 'PENDING: waits in the wheel. OVERDUE: waits there, and was due more than 10 s before asOf: the timer is stuck. QUEUED: the timer had not come to it yet. ROLLED: due beyond the roll window, and stored again since. DELIVERED: handed to its topic. CANCEL: a pending order to drop another message; CANCEL_DONE: a past one. CANCELLED: pending, and will be dropped. NO_UNIT: the timer came to it, it is due after asOf, and timerlog has no unit of it. NULL without config/timercheck, and where a message without a unit is due between readTimeMs and asOf: it was delivered at once, or its unit is missing',
-  topic COMMENT 'topic that the message is for: property REAL_TOPIC',
-  queueId COMMENT 'queue that it is for: property REAL_QID',
-  outMs COMMENT 'when it is due, ms, in full steps of the timer: property TIMER_OUT_MS',
-  slotTimeMs COMMENT 'slot of the wheel in which it waits, ms: earlier than outMs beyond the roll window; NULL without a unit in timerlog',
-  rollTimes COMMENT 'how often it was stored again: property TIMER_ROLL_TIMES',
-  overdueMillis COMMENT 'asOf less slotTimeMs, ms, where the message is OVERDUE',
-  uniqKey COMMENT 'property UNIQ_KEY, the id that the client gave',
-  keys COMMENT 'property KEYS',
-  tags COMMENT 'property TAGS',
-  bornTimestamp COMMENT 'when the producer sent it, ms',
-  storeTimestamp COMMENT 'when the broker stored it, ms',
-  queueOffset COMMENT 'offset in rmq_sys_wheel_timer',
-  physicOffset COMMENT 'offset in the commit log',
-  msgId COMMENT 'offset message id of the record',
-  readTimeMs COMMENT 'the timer''s clock, ms: what is due earlier was delivered',
-  asOf COMMENT 'the greatest storeTimestamp of the broker when its timerlog was read, by the import or a follow, ms'
+  brokerName COMMENT 'broker that the row is about',
+  state COMMENT 'PENDING: the message waits in the wheel.
+OVERDUE: it waits in the wheel, and was due more than 10 s before asOf. The timer is stuck.
+QUEUED: the timer had not read it yet.
+ROLLED: it is due beyond the roll window, and was stored again since.
+DELIVERED: it was given to its topic.
+CANCEL: a pending order to drop another message.
+CANCEL_DONE: a past order to drop another message.
+CANCELLED: it is pending, and will be dropped.
+NO_UNIT: the timer had read it, it is due after asOf, and timerlog has no unit of it.
+NULL: there is no config/timercheck; or the message has no unit and is due between readTimeMs and asOf, so that it was delivered at once, or its unit is missing.',
+  topic COMMENT 'property REAL_TOPIC: topic that the message is for',
+  queueId COMMENT 'property REAL_QID: number of the queue that the message is for',
+  outMs COMMENT 'property TIMER_OUT_MS: when the message is due, ms since 1970, in full steps of the timer',
+  slotTimeMs COMMENT 'time of the wheel''s slot in which the message waits, ms since 1970. It is earlier than outMs if outMs lies beyond the roll window; NULL if timerlog has no unit of the message',
+  rollTimes COMMENT 'property TIMER_ROLL_TIMES: how often the message was stored again; 0 if it has no such property',
+  overdueMillis COMMENT 'how long a message in the wheel has been due, ms: asOf - slotTimeMs; NULL if that is 10 s or less, or if the message is not in the wheel',
+  uniqKey COMMENT 'property UNIQ_KEY: the id that the client gave the message',
+  keys COMMENT 'property KEYS of the message: its keys with spaces between them',
+  tags COMMENT 'property TAGS of the message',
+  bornTimestamp COMMENT 'when the producer sent the message, ms since 1970 by the client''s clock',
+  storeTimestamp COMMENT 'when the broker stored the message, ms since 1970 by the broker''s clock',
+  queueOffset COMMENT 'offset of the message in rmq_sys_wheel_timer',
+  physicOffset COMMENT 'position of the record''s first byte in the commit log',
+  msgId COMMENT 'offset message id: the broker''s address and the record''s offset in the commit log',
+  readTimeMs COMMENT 'the timer''s clock when its files were read, ms since 1970: the timer has delivered all messages that were due earlier',
+  asOf COMMENT 'the greatest storeTimestamp of the broker when its timerlog was read (by the import or by a follow), ms'
 )
-COMMENT 'Timer messages of a broker 5.x: pending until when, overdue, delivered.'
+COMMENT 'Timer messages of a broker 5.x: until when each is pending, whether it is overdue or was delivered; one row per message.'
 AS
 WITH unit AS (
-  -- a broker that was killed may have written two units of a message
+  -- a broker that was killed may have written two units for one message
   SELECT brokerName, physicOffset, max(slotTimeMs) AS slotTimeMs, max_by(magic, slotTimeMs) AS magic FROM timer_log GROUP BY brokerName, physicOffset
 ), newest AS (
   SELECT m.brokerName, max(m.storeTimestamp) AS storeTimestamp
@@ -50,7 +59,7 @@ WITH unit AS (
   LEFT JOIN moment b ON b.brokerName = m.brokerName
   WHERE m.topic = 'rmq_sys_wheel_timer'
 ), cancel AS (
-  -- the timer reads the orders of a slot before its messages, and drops a message that it would store again too
+  -- the timer reads a slot's cancel orders before its messages, and also drops messages that it would store again (rolled ones)
   SELECT DISTINCT brokerName, slotTimeMs, cancels FROM timed WHERE isPending AND isCancel AND NOT isRoll
 )
 SELECT

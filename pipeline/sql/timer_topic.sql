@@ -1,20 +1,20 @@
--- What waits in the timer of a broker 5.x, a row a topic, and whether the broker counts the same. Broker source (5.5.0): TimerMetrics, whose count
--- goes up with each unit in timerlog, and down with each delivery and each order to cancel.
+-- Messages that wait in the timer of a broker 5.x, one row per topic, beside the broker's own count. Broker source (5.5.0): TimerMetrics,
+-- whose count rises with each unit in timerlog, and falls with each delivery and each order to cancel.
 CREATE OR REPLACE TEMPORARY VIEW timer_topic (
-  brokerName COMMENT 'broker whose store it is',
-  topic COMMENT 'topic that the messages are for',
-  pending COMMENT 'messages in the wheel, overdue and cancelled ones among them, less pending orders to cancel; NULL, like the other counts of messages, without config/timercheck',
-  counted COMMENT 'the broker''s own count, of config/timermetrics, 0 where only other topics are in it; NULL where the broker has no such file, or is followed: it goes on counting while the files are read',
-  overdue COMMENT 'messages that were due more than 10 s before asOf',
-  queued COMMENT 'messages to which the timer has not come yet',
-  cancelled COMMENT 'messages that will be dropped',
-  withoutUnit COMMENT 'messages that are not due and have no unit in timerlog as imported: an import without timerlog has no other ones',
-  nextOutMs COMMENT 'when the next one is due, ms',
-  lastOutMs COMMENT 'when the last one is, ms',
-  readTimeMs COMMENT 'the timer''s clock, ms',
-  asOf COMMENT 'the greatest storeTimestamp of the broker when its timerlog was read, by the import or a follow, ms'
+  brokerName COMMENT 'broker that the row is about',
+  topic COMMENT 'topic that the timer messages are for',
+  pending COMMENT 'messages in the wheel, with overdue and cancelled ones, minus pending orders to cancel; NULL if there is no config/timercheck',
+  counted COMMENT 'the broker''s own count from config/timermetrics; 0 if this file has other topics only. NULL if the broker has no such file, or if the store is followed, because the broker goes on counting while the files are read',
+  overdue COMMENT 'messages in the wheel that were due more than 10 s before asOf; NULL if there is no config/timercheck',
+  queued COMMENT 'messages that the timer has not read yet; NULL if there is no config/timercheck',
+  cancelled COMMENT 'messages in the wheel that will be dropped; NULL if there is no config/timercheck',
+  withoutUnit COMMENT 'messages that are not yet due and have no unit in the imported timerlog; after an import without timerlog these are all messages that the timer has read and that are not due; NULL if there is no config/timercheck',
+  nextOutMs COMMENT 'when the next message of the topic is due, ms since 1970; NULL if none waits',
+  lastOutMs COMMENT 'when the last message of the topic is due, ms since 1970; NULL if none waits',
+  readTimeMs COMMENT 'the timer''s clock when its files were read, ms since 1970: the timer has delivered all messages that were due earlier',
+  asOf COMMENT 'the greatest storeTimestamp of the broker when its timerlog was read (by the import or by a follow), ms'
 )
-COMMENT 'What waits in the timer of a broker 5.x, and what the broker counts.'
+COMMENT 'Messages that wait in the timer of a broker 5.x, beside the broker''s own count; one row per topic.'
 AS
 WITH waiting AS (
   SELECT

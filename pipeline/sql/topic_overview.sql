@@ -1,21 +1,22 @@
--- All that is known of each topic, a row a topic: what `pullsim topics` shows. Topics come from topics.json and from the queues of the store.
+-- All that is known of each topic, one row per topic: `pullsim topics` shows it. Topics come from topics.json and from the queues of the
+-- store.
 CREATE OR REPLACE TEMPORARY VIEW topic_overview (
-  brokerName COMMENT 'broker whose store it is',
+  brokerName COMMENT 'broker that the row is about',
   topic COMMENT 'topic, as the broker spells it',
-  kind COMMENT 'RETRY, DLQ, SCHEDULE, TRANSACTION or NORMAL, as in topic_size; NULL where the store has no queue of it',
-  queues COMMENT 'queues that have a folder; 0 where no message ever came',
+  kind COMMENT 'RETRY, DLQ, SCHEDULE, TRANSACTION (half messages and their ends) or NORMAL; NULL if the store has no queue of the topic',
+  queues COMMENT 'queues of the topic that have a folder; 0 if no message ever came',
   messages COMMENT 'messages that the store still has',
-  bytes COMMENT 'their bytes in the commit log',
-  messagesPerSecond COMMENT 'messages in a second, as in topic_size',
-  firstStoreTimestamp COMMENT 'storeTimestamp of the oldest of them, ms; NULL where there is none',
-  lastStoreTimestamp COMMENT 'storeTimestamp of the newest of them, ms; NULL where there is none',
-  consumerGroups COMMENT 'groups that have an offset on it',
-  lag COMMENT 'messages that wait, of all these groups together; a queue in which an offset lies past the end counts as 0; NULL where no lag is known',
-  queuesNegative COMMENT 'queues in which an offset lies past the end, one for each group',
-  perm COMMENT '4 read, 2 write, 1 inherit, added; NULL where topics.json has no such topic',
+  bytes COMMENT 'bytes in the commit log of the messages that the store still has',
+  messagesPerSecond COMMENT 'messages per second between the oldest and the newest message in the store; NULL if these are less than 1 s apart',
+  firstStoreTimestamp COMMENT 'storeTimestamp of the oldest message that the store still has, ms; NULL if it has none',
+  lastStoreTimestamp COMMENT 'storeTimestamp of the newest message that the store still has, ms; NULL if it has none',
+  consumerGroups COMMENT 'groups that have an offset on the topic',
+  lag COMMENT 'messages of the topic that wait for its groups: sum over all groups; a queue in which a group''s offset lies past the end counts as 0; NULL if no lag is known',
+  queuesNegative COMMENT 'pairs of group and queue in which the group''s offset lies past the end of the queue',
+  perm COMMENT 'permissions, added up: 4 read, 2 write, 1 inherit; NULL if topics.json does not have the topic',
   asOf COMMENT 'the greatest storeTimestamp of the broker in the lake, ms'
 )
-COMMENT 'All that is known of each topic.'
+COMMENT 'All that is known of each topic; one row per topic.'
 AS
 WITH known AS (
   SELECT brokerName, topic FROM topic_config

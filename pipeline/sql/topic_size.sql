@@ -1,19 +1,19 @@
--- Topics by size and rate, a row a topic: the queues of hot_queue together.
+-- Size and rate of each topic, one row per topic: sums over the queues of hot_queue.
 CREATE OR REPLACE TEMPORARY VIEW topic_size (
-  brokerName COMMENT 'broker whose store it is',
+  brokerName COMMENT 'broker that the row is about',
   topic COMMENT 'topic, as the broker spells it',
-  kind COMMENT 'RETRY, DLQ, SCHEDULE, TRANSACTION (half messages and their ends), or NORMAL',
-  queues COMMENT 'queues that have a folder',
-  offsets COMMENT 'sum of maxOffset: messages that were ever written, rocketmq_producer_offset of rocketmq-exporter',
+  kind COMMENT 'RETRY, DLQ, SCHEDULE, TRANSACTION (half messages and their ends) or NORMAL',
+  queues COMMENT 'queues of the topic that have a folder',
+  offsets COMMENT 'sum of maxOffset of the queues: number of messages that were ever written to the topic, rocketmq_producer_offset of rocketmq-exporter',
   messages COMMENT 'messages that the store still has',
-  bytes COMMENT 'their bytes in the commit log',
-  bytesPerMessage COMMENT 'their bytes on the average; NULL where there is none',
-  firstStoreTimestamp COMMENT 'storeTimestamp of the oldest of them, ms; NULL where there is none',
-  lastStoreTimestamp COMMENT 'storeTimestamp of the newest of them, ms; NULL where there is none',
-  messagesPerSecond COMMENT 'messages in a second, from the first to the last; NULL where less than a second lies between these two',
-  bytesPerSecond COMMENT 'bytes in a second, likewise'
+  bytes COMMENT 'bytes in the commit log of the messages that the store still has',
+  bytesPerMessage COMMENT 'average bytes per message; NULL if the store has no message of the topic',
+  firstStoreTimestamp COMMENT 'storeTimestamp of the oldest message that the store still has, ms; NULL if it has none',
+  lastStoreTimestamp COMMENT 'storeTimestamp of the newest message that the store still has, ms; NULL if it has none',
+  messagesPerSecond COMMENT 'messages per second between the oldest and the newest message in the store; NULL if these are less than 1 s apart',
+  bytesPerSecond COMMENT 'bytes per second between the oldest and the newest message in the store; NULL if these are less than 1 s apart'
 )
-COMMENT 'Topics by size and rate.'
+COMMENT 'Size and rate of each topic; one row per topic.'
 AS
 WITH topics AS (
   SELECT
@@ -23,7 +23,7 @@ WITH topics AS (
   FROM hot_queue
   GROUP BY brokerName, topic
 ), timed AS (
-  -- a damaged record may have any time
+  -- try_subtract, because a damaged record may have any time
   SELECT *, try_subtract(lastStoreTimestamp, firstStoreTimestamp) AS seenMillis FROM topics
 )
 SELECT
