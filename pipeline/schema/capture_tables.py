@@ -6,58 +6,95 @@ from pipeline.schema.table import Column, Table, nullable
 
 # greatest number of unreadable bytes that a row keeps
 RAW_BYTES_MAX = 4096
-_BROKER = Column("brokerName", "STRING", "broker that was asked")
-_TOPIC = nullable("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)")
-_QUEUE = nullable("queueId", "INT", "queue of the topic")
-_GROUP = nullable("consumerGroup", "STRING", "consumer group")
+_BROKER = Column("brokerName", "STRING", "broker that got the request")
+_TOPIC = nullable("topic", "STRING", "topic, as the broker spells it (%RETRY%group included); NULL if the request has none")
+_QUEUE = nullable("queueId", "INT", "number of the queue in its topic; NULL if the request has none")
+_GROUP = nullable("consumerGroup", "STRING", "name of the consumer group; NULL if the request has none")
 _SOURCE = (
-    Column("source", "STRING", "file that was captured"),
-    Column("sourceDigest", "STRING", "SHA-256 of the file"),
+    Column("source", "STRING", "captured file from which the row comes"),
+    Column("sourceDigest", "STRING", "SHA-256 of the captured file"),
 )
 _FROM = (
-    Column("requestId", "STRING", "digest of the file, connection, place in its stream, and opaque: the same whenever the file is read"),
+    Column(
+        "requestId",
+        "STRING",
+        "id of the request: digest of the file, connection, place in its stream, and opaque; the same each time the file is read",
+    ),
     *_SOURCE,
-    Column("sequence", "BIGINT", "place of the request in the capture: packet that completed it * 1048576 + number in that packet"),
-    Column("connection", "STRING", "the two ends, and a number where the same ends connected again"),
-    Column("client", "STRING", "address of who sent the request"),
+    Column(
+        "sequence",
+        "BIGINT",
+        "place of the request in the capture: number of the packet that completed it * 1048576 + number within that packet",
+    ),
+    Column("connection", "STRING", "the two ends of the connection, with a number if the same ends connected again"),
+    Column("client", "STRING", "address of the client that sent the request"),
 )
 
 PULL_REQUEST = Table(
     "pull_request",
-    "One row a PULL_MESSAGE on the wire, with the broker's answer. What the request lacks is NULL, as it is null to the broker.",
+    "One row per captured PULL_MESSAGE request, with the broker's answer. A field that the request lacks "
+    "is NULL, as it is null to the broker.",
     (
         _BROKER,
         _TOPIC,
         _QUEUE,
         *_FROM,
-        nullable("opaque", "INT", "number of the request in its client"),
+        nullable("opaque", "INT", "number that the client gave the request"),
         Column("arrivalMicros", "BIGINT", "when the packet that completes the request was captured, microseconds since 1970"),
         _GROUP,
-        nullable("queueOffset", "BIGINT", "offset asked for"),
-        nullable("maxMsgNums", "INT", "messages asked for"),
-        nullable("sysFlag", "INT", "1 commit, 2 suspend, 4 subscription, 8 class filter, 16 lite"),
-        nullable("commitOffset", "BIGINT", "offset to commit, with bit 1"),
-        nullable("suspendTimeoutMillis", "BIGINT", "how long to wait for messages, with bit 2"),
-        nullable("subscription", "STRING", "filter expression, with bit 4"),
-        nullable("subVersion", "BIGINT", "version of the subscription, ms of the client's clock"),
-        nullable("expressionType", "STRING", "TAG or SQL92; NULL means TAG"),
-        nullable("registration", "STRING", "SUBSCRIBED, NO_TOPIC or NO_GROUP by the heartbeats before the answer; NULL with bit 4"),
-        nullable("registeredSubString", "STRING", "the group's expression for the topic, from its heartbeats"),
-        nullable("registeredExpressionType", "STRING", "its type"),
-        nullable("registeredSubVersion", "BIGINT", "its version, ms of the client's clock"),
-        nullable("registeredClassFilterMode", "BOOLEAN", "its class filter mode"),
-        nullable("registeredCodeSet", "ARRAY<INT>", "hash codes of its tags, as the client sent them"),
-        nullable("registeredFilterVersion", "BIGINT", "version of the group's filter data for the topic; NULL where there is none"),
-        nullable("registeredMessageModel", "STRING", "BROADCASTING or CLUSTERING, of the group"),
-        nullable("recordedCode", "INT", "code of the broker's answer; NULL where the capture has none"),
-        nullable("recordedRemark", "STRING", "remark of the answer"),
-        nullable("recordedNextBeginOffset", "BIGINT", "offset to ask for next"),
-        nullable("recordedMinOffset", "BIGINT", "of the queue"),
-        nullable("recordedMaxOffset", "BIGINT", "of the queue"),
-        nullable("recordedSuggestWhichBrokerId", "BIGINT", "broker to pull from next"),
-        nullable("recordedBodyLength", "INT", "bytes of the messages; 0 for none"),
-        nullable("recordedBodySha256", "STRING", "SHA-256 of the messages' records as sent; NULL for none"),
-        nullable("answerMicros", "BIGINT", "when the packet that completes the answer was captured"),
+        nullable("queueOffset", "BIGINT", "offset from which the pull asked for messages"),
+        nullable("maxMsgNums", "INT", "number of messages that the pull asked for at most"),
+        nullable("sysFlag", "INT", "bits: 1 commit, 2 suspend, 4 subscription, 8 class filter, 16 lite"),
+        nullable("commitOffset", "BIGINT", "offset to commit; used if sysFlag has bit 1"),
+        nullable("suspendTimeoutMillis", "BIGINT", "how long the broker may hold the pull, ms; used if sysFlag has bit 2"),
+        nullable("subscription", "STRING", "filter expression; used if sysFlag has bit 4"),
+        nullable("subVersion", "BIGINT", "version of the subscription, ms since 1970 by the client's clock"),
+        nullable("expressionType", "STRING", "type of the filter: TAG or SQL92; NULL means TAG"),
+        nullable(
+            "registration",
+            "STRING",
+            "what the heartbeats before the answer registered: SUBSCRIBED, NO_TOPIC or NO_GROUP; NULL if sysFlag has bit 4",
+        ),
+        nullable(
+            "registeredSubString", "STRING", "filter expression that the group's heartbeats registered for the topic; NULL if none is known"
+        ),
+        nullable("registeredExpressionType", "STRING", "type of the filter that the heartbeats registered; NULL if none is known"),
+        nullable(
+            "registeredSubVersion",
+            "BIGINT",
+            "version of the subscription that the heartbeats registered, ms since 1970 by the client's clock; NULL if none is known",
+        ),
+        nullable("registeredClassFilterMode", "BOOLEAN", "class filter mode that the heartbeats registered; NULL if none is known"),
+        nullable(
+            "registeredCodeSet",
+            "ARRAY<INT>",
+            "hash codes of the tags that the heartbeats registered, as the client sent them; NULL if none are known",
+        ),
+        nullable("registeredFilterVersion", "BIGINT", "version of the group's filter data for the topic; NULL if there is none"),
+        nullable("registeredMessageModel", "STRING", "message model of the group: BROADCASTING or CLUSTERING; NULL if none is known"),
+        nullable("recordedCode", "INT", "response code of the broker's answer; NULL if no answer was captured"),
+        nullable("recordedRemark", "STRING", "remark of the broker's answer; NULL if it has none"),
+        nullable(
+            "recordedNextBeginOffset",
+            "BIGINT",
+            "offset from which the client should pull next, in the broker's answer; NULL if the answer has none",
+        ),
+        nullable("recordedMinOffset", "BIGINT", "begin of the queue (min offset) in the broker's answer; NULL if the answer has none"),
+        nullable("recordedMaxOffset", "BIGINT", "end of the queue (max offset) in the broker's answer; NULL if the answer has none"),
+        nullable(
+            "recordedSuggestWhichBrokerId",
+            "BIGINT",
+            "id of the broker from which the client should pull next, in the broker's answer; NULL if the answer has none",
+        ),
+        nullable(
+            "recordedBodyLength", "INT", "bytes of the messages in the broker's answer; 0 if it has none; NULL if no answer was captured"
+        ),
+        nullable("recordedBodySha256", "STRING", "SHA-256 of the answer's message records as sent; NULL if the answer has none"),
+        nullable(
+            "answerMicros",
+            "BIGINT",
+            "when the packet that completes the answer was captured, microseconds since 1970; NULL if no answer was captured",
+        ),
         Column("held", "BOOLEAN", "whether the broker held the pull (long polling), as far as the wire shows it"),
     ),
     key=("brokerName", "requestId"),
@@ -66,69 +103,84 @@ PULL_REQUEST = Table(
 
 OFFSET_HISTORY = Table(
     "offset_history",
-    "Offsets of groups as they went over the wire: committed by UPDATE_CONSUMER_OFFSET and with pulls, told by QUERY_CONSUMER_OFFSET.",
+    "Captured offsets of groups: committed by UPDATE_CONSUMER_OFFSET and by pulls, or returned by QUERY_CONSUMER_OFFSET.",
     (
         _BROKER,
         _GROUP,
         _TOPIC,
         _QUEUE,
         *_FROM,
-        Column("origin", "STRING", "UPDATE_CONSUMER_OFFSET, PULL_MESSAGE or QUERY_CONSUMER_OFFSET"),
-        Column("micros", "BIGINT", "when the request was captured, of a query when its answer was; microseconds since 1970"),
-        nullable("consumerOffset", "BIGINT", "the offset; NULL for a query that found none"),
-        nullable("code", "INT", "code of the answer; NULL where none was captured"),
+        Column("origin", "STRING", "request that has the offset: UPDATE_CONSUMER_OFFSET, PULL_MESSAGE or QUERY_CONSUMER_OFFSET"),
+        Column("micros", "BIGINT", "when the request was captured, or for a query its answer, microseconds since 1970"),
+        nullable(
+            "consumerOffset",
+            "BIGINT",
+            "next offset that the group will consume, as committed or returned; NULL for a query that found none",
+        ),
+        nullable("code", "INT", "response code of the answer; NULL if no answer was captured"),
     ),
     checks=("origin IN ('UPDATE_CONSUMER_OFFSET', 'PULL_MESSAGE', 'QUERY_CONSUMER_OFFSET')",),
 )
 
 OFFSET_RESET = Table(
     "offset_reset",
-    "Offsets to which the broker told a client to move a group (RESET_CONSUMER_CLIENT_OFFSET), a row a queue: an administrator reset it, "
-    "such as with mqadmin resetOffsetByTime. The client commits them some ten seconds later.",
+    "Offsets that the broker ordered a client to commit for a group (RESET_CONSUMER_CLIENT_OFFSET), one "
+    "row per queue. An administrator reset the group, for example with mqadmin resetOffsetByTime. The "
+    "client commits the offsets about 10 s later.",
     (
         _BROKER,
         _GROUP,
         _TOPIC,
         _QUEUE,
         *_FROM,
-        Column("micros", "BIGINT", "when it was captured, microseconds since 1970"),
-        Column("consumerOffset", "BIGINT", "the offset"),
+        Column("micros", "BIGINT", "when the order was captured, microseconds since 1970"),
+        Column("consumerOffset", "BIGINT", "offset that the client has to commit"),
     ),
 )
 
 SUBSCRIPTION = Table(
     "subscription",
-    "What heartbeats told of groups, a row a topic, and who left: a row a group of a client that unregistered or whose connection ended.",
+    "Subscriptions of groups in captured heartbeats, one row per topic, and clients that left: one row "
+    "per group of a client that unregistered or whose connection ended.",
     (
         _BROKER,
         _GROUP,
         _TOPIC,
         *_FROM,
-        Column("event", "STRING", "HEART_BEAT, UNREGISTER_CLIENT or CLOSED"),
-        Column("micros", "BIGINT", "when it was captured, microseconds since 1970"),
-        nullable("answerMicros", "BIGINT", "when its answer was; NULL where there is none"),
-        nullable("clientId", "STRING", "id that the client gives itself"),
-        nullable("consumeType", "STRING", "CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull)"),
-        nullable("messageModel", "STRING", "BROADCASTING or CLUSTERING"),
-        nullable("subString", "STRING", "filter expression; topic and all that follows are NULL where a group subscribes to nothing"),
-        nullable("expressionType", "STRING", "TAG or SQL92"),
-        nullable("subVersion", "BIGINT", "version of the subscription, ms of the client's clock"),
-        nullable("classFilterMode", "BOOLEAN", "class filter mode"),
-        nullable("tagsSet", "ARRAY<STRING>", "tags"),
-        nullable("codeSet", "ARRAY<INT>", "hash codes of the tags, as the client sent them"),
+        Column(
+            "event", "STRING", "HEART_BEAT: the client sent a heartbeat; UNREGISTER_CLIENT: it unregistered; CLOSED: its connection ended"
+        ),
+        Column("micros", "BIGINT", "when the event was captured, microseconds since 1970"),
+        nullable("answerMicros", "BIGINT", "when the answer to the request was captured, microseconds since 1970; NULL if there is none"),
+        nullable("clientId", "STRING", "id that the client gives itself; NULL if event is no HEART_BEAT"),
+        nullable("consumeType", "STRING", "CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull); NULL if event is no HEART_BEAT"),
+        nullable("messageModel", "STRING", "BROADCASTING or CLUSTERING; NULL if event is no HEART_BEAT"),
+        nullable(
+            "subString",
+            "STRING",
+            "filter expression. This column, topic, and the columns after this one are NULL if the group "
+            "subscribes to no topic, or if event is no HEART_BEAT",
+        ),
+        nullable("expressionType", "STRING", "type of the filter: TAG or SQL92; NULL if there is no subscription"),
+        nullable(
+            "subVersion", "BIGINT", "version of the subscription, ms since 1970 by the client's clock; NULL if there is no subscription"
+        ),
+        nullable("classFilterMode", "BOOLEAN", "whether a filter class of the client decides; NULL if there is no subscription"),
+        nullable("tagsSet", "ARRAY<STRING>", "tags in the filter, as the client sent them; NULL if there is no subscription"),
+        nullable("codeSet", "ARRAY<INT>", "hash codes of the tags, as the client sent them; NULL if there is no subscription"),
     ),
     checks=("event IN ('HEART_BEAT', 'UNREGISTER_CLIENT', 'CLOSED')",),
 )
 
 BAD_REQUEST = Table(
     "bad_request",
-    "What could not be read of a source: packets, stretches of connections, frames. The rest of the source was read all the same.",
+    "Parts of a source that could not be read: packets, stretches of connections, frames. The rest of the source was read.",
     (
         _BROKER,
         *_SOURCE,
-        Column("position", "BIGINT", "byte in the file: of the packet, for a frame of the one that completed it"),
+        Column("position", "BIGINT", "position in the file, in bytes, of the packet; for a frame, of the packet that completed it"),
         Column("error", "STRING", "what was expected and what was found"),
-        Column("raw", "BINARY", f"the bytes, {RAW_BYTES_MAX} at most"),
+        Column("raw", "BINARY", f"the unreadable bytes, {RAW_BYTES_MAX} at most"),
     ),
     checks=("position >= 0",),
 )

@@ -12,38 +12,45 @@ _RUN = (
 _BROKER = Column("brokerName", "STRING", "broker of the scenario")
 _GROUP = Column("consumerGroup", "STRING", "group that consumes")
 _TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)")
-_AT = Column("atMillis", "BIGINT", "ms of virtual time since the simulation began")
+_AT = Column("atMillis", "BIGINT", "virtual time since the simulation began, ms")
 
 SIMULATION_RUN = Table(
     "simulation_run",
-    "One row a simulation that ran to its end: a variant with a seed.",
+    "One row per finished simulation: a variant with a seed.",
     (
         _BROKER,
         *_RUN,
         _GROUP,
-        Column("topic", "STRING", "topic that it consumes"),
+        Column("topic", "STRING", "topic that the group consumes"),
         Column("scenario", "STRING", "text of the scenario file"),
-        Column("given", "MAP<STRING, STRING>", "what --vary set in it"),
-        nullable("beginsMillis", "BIGINT", "ms since 1970 at which virtual time begins; NULL where messages come at rates"),
-        Column("endedMillis", "BIGINT", "ms of virtual time at which it ended"),
-        Column("consumedAll", "BOOLEAN", "all that ever came was consumed and committed; else it was cut at the scenario's until"),
-        nullable(
-            "caughtUpMillis", "BIGINT", "ms until the look from which on no message had waited for 10 s; NULL where one had at the end"
+        Column("given", "MAP<STRING, STRING>", "values that --vary set in the scenario"),
+        nullable("beginsMillis", "BIGINT", "time at which virtual time begins, ms since 1970; NULL if messages come at rates"),
+        Column("endedMillis", "BIGINT", "virtual time at which the simulation ended, ms"),
+        Column(
+            "consumedAll",
+            "BOOLEAN",
+            "whether all messages were consumed and committed; false if the simulation was stopped at the scenario's until",
         ),
-        Column("maxLag", "BIGINT", "greatest number of messages that were not committed, of all looks"),
-        Column("lastLag", "BIGINT", "the same at the end"),
-        Column("pulls", "BIGINT", "pulls that were answered"),
-        Column("pullsFound", "BIGINT", "those that brought messages"),
-        Column("flowControl", "BIGINT", "how often a client held too much to pull"),
-        Column("delivered", "BIGINT", "messages given to a listener, again and again ones included"),
-        Column("duplicates", "BIGINT", "those that were given before, from the same queue and offset"),
+        nullable(
+            "caughtUpMillis",
+            "BIGINT",
+            "virtual time of the first lag sample from which on no message of the topic had waited longer than "
+            "10 s, ms; NULL if one had at the last sample",
+        ),
+        Column("maxLag", "BIGINT", "greatest number of uncommitted messages of the topic in a lag sample"),
+        Column("lastLag", "BIGINT", "number of uncommitted messages of the topic in the last lag sample"),
+        Column("pulls", "BIGINT", "number of answered pulls"),
+        Column("pullsFound", "BIGINT", "number of answered pulls that found messages"),
+        Column("flowControl", "BIGINT", "how often a client did not pull because it held too many messages (flow control)"),
+        Column("delivered", "BIGINT", "messages passed to a listener; a message counts each time it is passed"),
+        Column("duplicates", "BIGINT", "messages passed to a listener that had been passed before, from the same queue and offset"),
         Column("succeeded", "BIGINT", "messages consumed with success"),
-        Column("sentBack", "BIGINT", "messages that came to the retry topic, or still wait for it"),
-        Column("deadLetters", "BIGINT", "messages that were given up; where the group broadcasts, all that failed"),
-        Column("notCounted", "BIGINT", "messages whose result came too late: the queue or the client was gone"),
-        Column("clients", "INT", "clients that were there at the end"),
-        Column("idleClients", "INT", "those that never had a message"),
-        Column("events", "BIGINT", "events of the simulation"),
+        Column("sentBack", "BIGINT", "messages that were sent back: they came to the retry topic, or still wait for it"),
+        Column("deadLetters", "BIGINT", "messages that were given up; if the group broadcasts, all messages that failed"),
+        Column("notCounted", "BIGINT", "messages whose result came too late, because the queue was dropped or the client was gone"),
+        Column("clients", "INT", "clients that were running at the end"),
+        Column("idleClients", "INT", "clients that were running at the end and never had a message"),
+        Column("events", "BIGINT", "events that the simulation processed"),
     ),
     key=("runId", "variant", "seed"),
     checks=(
@@ -56,22 +63,24 @@ SIMULATION_RUN = Table(
 
 CONSUMPTION = Table(
     "consumption",
-    "One row a message that a listener was given in a simulation, where the scenario asks for it.",
+    "One row per message that a listener got in a simulation, if the scenario asks for these rows.",
     (
         _BROKER,
         *_RUN,
         _TOPIC,
         QUEUE_ID,
-        Column("queueOffset", "BIGINT", "offset in that queue"),
-        Column("firstQueueId", "INT", "queue to which the message was sent first"),
-        Column("firstQueueOffset", "BIGINT", "its offset there"),
-        Column("reconsumeTimes", "INT", "how often it was tried before"),
-        Column("clientId", "STRING", "client that had it"),
-        Column("pulledMicros", "BIGINT", "microseconds of virtual time at which it came to the client"),
-        Column("startedMicros", "BIGINT", "at which the listener was given it"),
-        Column("endedMicros", "BIGINT", "at which the listener's result counted"),
+        Column("queueOffset", "BIGINT", "offset of the message in the queue"),
+        Column("firstQueueId", "INT", "queueId of the queue to which the message was sent first"),
+        Column("firstQueueOffset", "BIGINT", "offset of the message in the queue to which it was sent first"),
+        Column("reconsumeTimes", "INT", "how often the message was tried before"),
+        Column("clientId", "STRING", "id of the client that got the message"),
+        Column("pulledMicros", "BIGINT", "virtual time at which the client got the message, microseconds"),
+        Column("startedMicros", "BIGINT", "virtual time at which the listener got the message, microseconds"),
+        Column("endedMicros", "BIGINT", "virtual time at which the listener's result counted, microseconds"),
         Column(
-            "result", "STRING", "CONSUME_SUCCESS, RECONSUME_LATER, DROPPED (the queue was given up meanwhile) or LOST (the client was gone)"
+            "result",
+            "STRING",
+            "CONSUME_SUCCESS; RECONSUME_LATER; DROPPED: the client had given up the queue meanwhile; LOST: the client was gone",
         ),
     ),
     checks=(
@@ -83,7 +92,7 @@ CONSUMPTION = Table(
 
 SIMULATED_LAG = Table(
     "simulated_lag",
-    "One row a queue and look at lag of a simulation: lag and offsets over time.",
+    "Lag and offsets over time in a simulation, one row per queue and lag sample.",
     (
         _BROKER,
         *_RUN,
@@ -91,18 +100,24 @@ SIMULATED_LAG = Table(
         _TOPIC,
         QUEUE_ID,
         _AT,
-        Column("brokerOffset", "BIGINT", "maxOffset of the queue"),
-        nullable("consumerOffset", "BIGINT", "offset that the broker has of the group; NULL where it has none"),
+        Column("brokerOffset", "BIGINT", "end of the queue: offset after its last message"),
+        nullable("consumerOffset", "BIGINT", "offset that the group has committed to the broker; NULL if there is none"),
         Column(
             "reachedOffset",
             "BIGINT",
-            "offset that the client has reached and may not have told yet; where the group broadcasts, its client furthest behind",
+            "offset that the client has reached but may not have committed yet; if the group broadcasts, the least offset of its clients",
         ),
-        Column("lag", "BIGINT", "brokerOffset less consumerOffset; where the group broadcasts, less reachedOffset"),
+        Column(
+            "lag",
+            "BIGINT",
+            "consumer lag in messages: brokerOffset - consumerOffset, or brokerOffset if consumerOffset is NULL; "
+            "if the group broadcasts, brokerOffset - reachedOffset",
+        ),
         nullable(
             "waitedMillis",
             "BIGINT",
-            "how long the message at reachedOffset has waited, 0 without one; NULL where it was there at the start",
+            "how long the message at reachedOffset has waited, ms; 0 if there is no such message; NULL if the "
+            "message was there at the start",
         ),
     ),
     key=("runId", "variant", "seed", "brokerName", "topic", "queueId", "atMillis"),
@@ -111,7 +126,8 @@ SIMULATED_LAG = Table(
 
 REBALANCE_EVENT = Table(
     "rebalance_event",
-    "One row a rebalance in a simulation in which a client took or gave up queues of a topic; one too where it gives one up to begin anew.",
+    "One row per rebalance in a simulation in which a client took or gave up queues of a topic; also one "
+    "if a client gives up a queue to begin it anew.",
     (
         _BROKER,
         *_RUN,
@@ -119,48 +135,58 @@ REBALANCE_EVENT = Table(
         Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group included)"),
         _AT,
         Column("clientId", "STRING", "client that rebalanced"),
-        Column("clients", "INT", "clients that it found in the group"),
-        Column("taken", "ARRAY<STRING>", "queues that it took, as brokerName/queueId"),
-        Column("dropped", "ARRAY<STRING>", "queues that it gave up"),
+        Column("clients", "INT", "number of clients that the rebalancing client found in the group"),
+        Column("taken", "ARRAY<STRING>", "queues that the client took, as brokerName/queueId"),
+        Column("dropped", "ARRAY<STRING>", "queues that the client gave up, as brokerName/queueId"),
     ),
 )
 
 DEAD_LETTER = Table(
     "dead_letter",
-    "One row a message that came to the dead letters in a simulation, where the scenario asks for consumption.",
+    "One row per message that became a dead letter in a simulation, if the scenario asks for consumption.",
     (
         _BROKER,
         *_RUN,
         _GROUP,
-        Column("topic", "STRING", "topic to which it was sent first"),
+        Column("topic", "STRING", "topic to which the message was sent first"),
         QUEUE_ID,
-        Column("queueOffset", "BIGINT", "its offset there"),
+        Column("queueOffset", "BIGINT", "offset of the message in the queue to which it was sent first"),
         _AT,
-        Column("reconsumeTimes", "INT", "how often it was tried"),
+        Column("reconsumeTimes", "INT", "how often the message was tried"),
     ),
 )
 
 SIMULATED_TRANSACTIONS = Table(
     "simulated_transactions",
-    "One row a simulation whose messages were sent in transactions: what became of these by the scenario's until.",
+    "One row per simulation whose messages were sent in transactions: what became of the transactions by the scenario's until.",
     (
         _BROKER,
         *_RUN,
-        Column("topic", "STRING", "topic for which the messages were"),
+        Column("topic", "STRING", "topic that the messages were for"),
         Column("sent", "BIGINT", "half messages that producers sent"),
         Column("committed", "BIGINT", "transactions whose message came to the topic"),
         Column(
             "committedAgain",
             "BIGINT",
-            "messages that came to it once more, as their producer had ended the half message and was asked all the same",
+            "messages that came to the topic once more, because the broker asked a producer that had already ended the half message",
         ),
         Column("rolledBack", "BIGINT", "transactions that were rolled back"),
         Column("checked", "BIGINT", "how often the broker put a half message back and asked its producer"),
         Column("givenUp", "BIGINT", "half messages that went to TRANS_CHECK_MAX_TIME_TOPIC"),
         Column("undecided", "BIGINT", "transactions that were neither ended nor given up"),
-        nullable("commitMillis50", "BIGINT", "ms from storing a half message to the commit, of half of those committed; NULL without one"),
-        nullable("commitMillis99", "BIGINT", "the same, of 99 of 100"),
-        nullable("commitMillisMax", "BIGINT", "the same, at most"),
+        nullable(
+            "commitMillis50",
+            "BIGINT",
+            "time from storing a half message to its commit, ms: median of the committed ones; NULL if none was committed",
+        ),
+        nullable(
+            "commitMillis99",
+            "BIGINT",
+            "time from storing a half message to its commit, ms: 99th percentile of the committed ones; NULL if none was committed",
+        ),
+        nullable(
+            "commitMillisMax", "BIGINT", "time from storing a half message to its commit, ms: the longest; NULL if none was committed"
+        ),
     ),
     key=("runId", "variant", "seed"),
     checks=(

@@ -68,7 +68,7 @@ def never_null(name: str) -> str:
     return f"`{name}` IS NOT NULL"
 
 
-BROKER_NAME = Column("brokerName", "STRING", "broker whose store it is; a slave's store has a name of its own")
+BROKER_NAME = Column("brokerName", "STRING", "broker that the row is about; a slave's store has a broker name of its own")
 TOPIC = Column("topic", "STRING", "topic, as the broker spells it (%RETRY%group, %DLQ%group included)")
-QUEUE_ID = Column("queueId", "INT", "queue of the topic")
-RUN_ID = Column("runId", "STRING", "the run that wrote the row")
+QUEUE_ID = Column("queueId", "INT", "number of the queue in its topic")
+RUN_ID = Column("runId", "STRING", "id of the run that wrote the row")
