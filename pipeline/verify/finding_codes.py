@@ -50,10 +50,10 @@ class FindingCode:
 _COPY: Final = "Copy the store again from the stopped broker; if the file is the same there, take it from a replica or a backup."
 _IMPORT: Final = "Import the store again."
 REBUILD: Final = (
-    "Stop the broker, move the whole folder consumequeue away, and consumequeue_ext where there is one, and start the broker: it "
-    "dispatches all messages of the commit log again. A queue whose folder alone is moved away is lost. Mend findings about the commit "
-    "log first: without queues 5.5.0 deletes the log from the first bad record on, and 4.9.3 passes over the rest of that file, or never "
-    "ends its start where a file is missing. Try it on a copy: pullsim recover."
+    "Stop the broker, move the whole folder consumequeue away, and consumequeue_ext if there is one, and start the broker: it "
+    "dispatches all messages of the commit log again. Do not move the folder of one queue alone: that queue is lost. Mend findings "
+    "about the commit log first: without queues, 5.5.0 deletes the log from the first bad record on, and 4.9.3 skips the rest of that "
+    "file, or never ends its start if a file is missing. Try it on a copy: pullsim recover."
 )
 _QUEUE_DAMAGE: Final = ("FILES_MISSING", "MAPPED_FILE", "CQ_NOT_FULL", "CQ_NO_RECORD", "CQ_BEYOND_LOG")
 _INDEX: Final = "Stop the broker and delete the index file: only look-ups by key before the restart need it."
@@ -64,20 +64,23 @@ _ALL: Final = (
         severity=Severity.STOPS,
         what="A file of the commit log or of a queue has another length or name than its neighbours.",
         broker="Load fails: 'length not matched message store config value'. A file whose name is no offset makes load throw.",
-        do="Give the right sizes with --properties or --set if these are not the broker's; else copy the file again, or move it away.",
+        do=(
+            "If the sizes that pullsim uses are not the broker's, give the right ones with --properties or --set; else "
+            "copy the file again, or move it away."
+        ),
     ),
     FindingCode(
         code="QUEUE_NAME",
         severity=Severity.STOPS,
-        what="A folder below a topic of consumequeue is not named by a number as the broker writes it.",
+        what="A folder below a topic of consumequeue has a name that is no queue number as the broker writes it.",
         broker="A name that is no number makes load throw NumberFormatException.",
         do="Move the folder away.",
     ),
     FindingCode(
         code="FILES_MISSING",
         severity=Severity.LOST,
-        what="Between two files of the commit log or of a queue a file is missing.",
-        broker="Load does not notice it. Pulls pass over what the file had: OFFSET_FOUND_NULL or MESSAGE_WAS_REMOVING.",
+        what="A file is missing between two files of the commit log or of a queue.",
+        broker="Load does not notice it. Pulls skip the offsets of the missing file: OFFSET_FOUND_NULL or MESSAGE_WAS_REMOVING.",
         do=_COPY,
     ),
     FindingCode(
@@ -90,30 +93,30 @@ _ALL: Final = (
     FindingCode(
         code="LOG_NO_RECORD",
         severity=Severity.LOST,
-        what="In a file of the commit log that is not the last, records end although the file does not.",
-        broker="In the last three files, or after a crash, load cuts the log there, or goes on with the next file where zeros follow.",
+        what="In a file of the commit log that is not the last one, the records end before the file does.",
+        broker="In the last three files, or after a crash, load cuts the log there, or goes on with the next file if zeros follow.",
         do=_COPY,
     ),
     FindingCode(
         code="LOG_BAD_CRC",
         severity=Severity.WRONG,
-        what="The body of a message is not the one that was stored: its CRC-32 differs.",
-        broker="Consumers get the body as it is. With checkCRCOnRecover, the default, load cuts the log there in the files that it walks.",
+        what="The body of a message has changed since it was stored: its CRC-32 differs from the stored one.",
+        broker="Consumers get the body as it is. With checkCRCOnRecover, the default, load cuts the log there if it walks the file.",
         do=f"{_COPY} The messages after it may be whole: pullsim import --as-found keeps them.",
     ),
     FindingCode(
         code="LOG_ODD_RECORD",
         severity=Severity.WRONG,
-        what="A record says that it lies elsewhere in the log, or has a negative length, or no topic.",
-        broker="It is dispatched and delivered as it is.",
+        what="A record names another place in the log than its own, or has a negative length, or has no topic.",
+        broker="The broker dispatches and delivers the record as it is.",
         do=_COPY,
     ),
     FindingCode(
         code="LOG_DIFFERS",
         severity=Severity.WRONG,
-        what="A record, written again from its fields, is not the same to the byte: no broker of a known version wrote it so.",
-        broker="It is dispatched and delivered as it is.",
-        do="Compare the record with one of a replica; the byte in the message is where they part.",
+        what="A record, encoded again from its fields, has other bytes: no broker of a known version wrote it so.",
+        broker="The broker dispatches and delivers the record as it is.",
+        do="Compare the record with that of a replica; the finding's text names the byte where the two encodings differ.",
     ),
     FindingCode(
         code="LOG_TAIL",
@@ -126,7 +129,7 @@ _ALL: Final = (
         code="CQ_NO_RECORD",
         severity=Severity.LOST,
         what="An entry of a queue points to a place of the commit log where no record of its size begins.",
-        broker="A pull passes over the entry, or delivers whatever bytes are there, which clients cannot decode.",
+        broker="A pull skips the entry, or delivers the bytes at that place, which clients cannot decode.",
         do=_COPY,
         from_log=True,
         from_queue=("MAPPED_FILE", "FILES_MISSING"),
@@ -135,24 +138,29 @@ _ALL: Final = (
         code="CQ_MISSING",
         severity=Severity.LOST,
         what="Messages of the commit log have no entry in their queue: no consumer gets them.",
-        broker="After a crash, start dispatches the messages from the checkpoint on again; after a clean stop only those after the last "
-        "entry of any queue. All others stay without an entry.",
+        broker=(
+            "After a crash, start dispatches again the messages from the checkpoint on; after a clean stop, only those "
+            "after the last entry of any queue. Other messages stay without an entry."
+        ),
         do=REBUILD,
         from_queue=_QUEUE_DAMAGE,
     ),
     FindingCode(
         code="CQ_NOT_FULL",
         severity=Severity.LOST,
-        what="Within a queue an entry is empty, and a file follows: a pull that comes there finds nothing and stays.",
-        broker="Load notices it in the last three files of the queue only, and cuts the queue there.",
+        what=(
+            "An entry of a queue is empty, although a later file of the queue follows: a pull that reaches the entry "
+            "finds nothing and stays there."
+        ),
+        broker="Load notices it only in the last three files of the queue, and cuts the queue there.",
         do=REBUILD,
         from_queue=("FILES_MISSING", "MAPPED_FILE"),
     ),
     FindingCode(
         code="CQ_OTHER_MESSAGE",
         severity=Severity.WRONG,
-        what="An entry points to a message of another queue, or of another offset of its queue.",
-        broker="The message is delivered to whoever pulls the entry.",
+        what="An entry points to a message of another queue, or to a message with another offset in its queue.",
+        broker="The message is delivered to each pull that reaches the entry.",
         do=REBUILD,
         from_log=True,
     ),
@@ -160,13 +168,13 @@ _ALL: Final = (
         code="CQ_TAGS_CODE",
         severity=Severity.WRONG,
         what="An entry's tagsCode is not the hash code of its message's tag.",
-        broker="TAG filters let the message pass that should not, or the other way round.",
+        broker="TAG filters pass the message although they should not, or stop it although they should pass it.",
         do=REBUILD,
     ),
     FindingCode(
         code="CQ_NO_EXT",
         severity=Severity.WRONG,
-        what="An entry names a unit of the consume queue extension that is missing or is that of another message.",
+        what="An entry names a unit of the consume queue extension that is missing or belongs to another message.",
         broker="Load deletes the extension files after a bad unit; SQL92 filters then read the message, and TAG filters let it pass.",
         do=REBUILD,
         from_queue=("EXT_BAD_UNIT", "EXT_DIFFERS"),
@@ -175,7 +183,7 @@ _ALL: Final = (
         code="CQ_TWICE",
         severity=Severity.WRONG,
         what="Messages have more than one entry in their queue: consumers get them twice.",
-        broker="Nothing: it dispatched them twice after a crash.",
+        broker="The broker does nothing about it: it dispatched the messages twice after a crash.",
         do="Nothing, if consumers are idempotent, as RocketMQ asks of them.",
         from_queue=("CQ_OTHER_MESSAGE",),
         # messages after the damage are in the log, but no walk reaches them
@@ -184,16 +192,19 @@ _ALL: Final = (
     FindingCode(
         code="CQ_DIFFERS",
         severity=Severity.WRONG,
-        what="Entries of a queue, written again, are not the same to the byte.",
-        broker="They are used as they are.",
+        what="Entries of a queue, encoded again, have other bytes.",
+        broker="The broker uses the entries as they are.",
         do=REBUILD,
     ),
     FindingCode(
         code="CQ_BEYOND_LOG",
         severity=Severity.LOST,
-        what="The commit log ends before its queues do: entries point past its end, and their messages are gone.",
-        broker="Load cuts the entries off.",
-        do="Copy the last files of the commit log again; if they are the same there, take the messages from a replica, or send them again.",
+        what="The commit log ends before its queues do: entries point past the end of the log, and their messages are gone.",
+        broker="Load cuts these entries off.",
+        do=(
+            "Copy the last files of the commit log again from the stopped broker; if they are the same there, take the "
+            "messages from a replica, or send them again."
+        ),
         from_store=("LOG_BAD_RECORD", "LOG_NO_RECORD"),
     ),
     FindingCode(
@@ -201,7 +212,7 @@ _ALL: Final = (
         severity=Severity.MENDED,
         what="After the last entry of a queue there are bytes that are not zero.",
         broker="Load ends the queue at its first empty entry; new entries overwrite the bytes.",
-        do="Look at the entries after it: with CQ_NOT_FULL they are a part of the queue that no pull reaches.",
+        do="Look at the entries after the empty one: if the queue also has CQ_NOT_FULL, no pull reaches them.",
         from_queue=("CQ_NOT_FULL", "CQ_MISSING"),
     ),
     FindingCode(
@@ -214,29 +225,29 @@ _ALL: Final = (
     FindingCode(
         code="EXT_DIFFERS",
         severity=Severity.WRONG,
-        what="A unit of the consume queue extension, written again, is not the same to the byte.",
-        broker="It is used as it is.",
+        what="A unit of the consume queue extension, encoded again, has other bytes.",
+        broker="The broker uses the unit as it is.",
         do=REBUILD,
     ),
     FindingCode(
         code="EXT_TAIL",
         severity=Severity.NOTE,
         what="After the last unit of an extension file there are bytes that are not zero.",
-        broker="New units overwrite them.",
+        broker="New units overwrite the bytes.",
         do="Nothing.",
     ),
     FindingCode(
         code="INDEX_NO_MESSAGE",
         severity=Severity.WRONG,
         what="Entries of an index file point to places of the commit log where no record begins.",
-        broker="Look-ups by key leave them out.",
+        broker="Look-ups by key leave these entries out.",
         do=_INDEX,
         from_log=True,
     ),
     FindingCode(
         code="INDEX_OTHER_KEY",
         severity=Severity.WRONG,
-        what="Entries of an index file point to messages without such a key.",
+        what="Entries of an index file point to messages that do not have the entry's key.",
         broker="Look-ups by key return these messages; clients drop them.",
         do=_INDEX,
         from_log=True,
@@ -244,14 +255,14 @@ _ALL: Final = (
     FindingCode(
         code="INDEX_CHAINS",
         severity=Severity.WRONG,
-        what="The slots and chains of an index file are not those that its keys give.",
-        broker="Look-ups by key miss messages, or go round in a chain.",
+        what="The slots and chains of an index file are not those that its keys require.",
+        broker="Look-ups by key miss messages, or follow a chain in a circle.",
         do=_INDEX,
     ),
     FindingCode(
         code="INDEX_LENGTH",
         severity=Severity.WRONG,
-        what="An index file has another length than the others.",
+        what="An index file has another length than the other index files.",
         broker="Load maps it with the configured length: a short file grows, and its slots are read from the wrong places.",
         do=_INDEX,
     ),
@@ -266,7 +277,7 @@ _ALL: Final = (
     FindingCode(
         code="INDEX_HEADER",
         severity=Severity.WRONG,
-        what="The header of an index file names other first and last messages than its entries.",
+        what="The header of an index file names other first and last messages than its entries do.",
         broker="Look-ups by time may skip the file.",
         do=_INDEX,
     ),
@@ -275,80 +286,85 @@ _ALL: Final = (
         severity=Severity.MENDED,
         what="Entries of an index file point past the end of the commit log.",
         broker="After a crash, load deletes an index file that is newer than the checkpoint.",
-        do="Nothing: look-ups by key leave the entries out until new messages lie there.",
+        do="Nothing: look-ups by key leave these entries out until new messages lie there.",
         from_store=("LOG_BAD_RECORD", "LOG_NO_RECORD", "LOG_TAIL", "CQ_BEYOND_LOG"),
     ),
     FindingCode(
         code="INDEX_TAIL",
         severity=Severity.NOTE,
         what="After the last entry of an index file there are bytes that are not zero.",
-        broker="New entries overwrite them.",
+        broker="New entries overwrite the bytes.",
         do="Nothing.",
     ),
     FindingCode(
         code="CHECKPOINT_AHEAD",
         severity=Severity.WRONG,
-        what="The checkpoint says that later messages are on disk than the commit log has.",
-        broker="After a crash, recovery begins too late, and may miss what was not written. After a clean stop nothing follows.",
+        what="By the checkpoint, messages are on disk that are later than the last message of the commit log.",
+        broker=(
+            "After a crash, recovery begins too late, and may miss messages that were not written. After a clean stop it has no effect."
+        ),
         do="Stop the broker cleanly once, or delete the checkpoint of the stopped broker: recovery then begins at the first file.",
         from_store=("LOG_BAD_RECORD", "LOG_NO_RECORD", "CQ_BEYOND_LOG"),
     ),
     FindingCode(
         code="CHECKPOINT_LENGTH",
         severity=Severity.MENDED,
-        what="The checkpoint file has another length than the broker's.",
-        broker="Start maps it with its own length; times that it lacks are 0, and recovery after a crash begins at the first file.",
+        what="The checkpoint file has another length than the broker writes.",
+        broker=("Start maps the file with its own length; times that it lacks are 0, and recovery after a crash begins at the first file."),
         do="Nothing.",
     ),
     FindingCode(
         code="CHECKPOINT_DIFFERS",
         severity=Severity.NOTE,
-        what="The checkpoint, written again, is not the same to the byte.",
-        broker="The next shutdown writes it again.",
+        what="The checkpoint, encoded again, has other bytes.",
+        broker="The next shutdown writes the file again.",
         do="Nothing.",
     ),
     FindingCode(
         code="CONFIG_BROKEN",
         severity=Severity.WRONG,
         what="A file of config/ is not what the broker writes.",
-        broker="Load takes NAME.bak instead; where that is broken too, the broker begins without these topics, groups or offsets.",
+        broker="Load takes NAME.bak instead; if that is broken too, the broker begins without these topics, groups or offsets.",
         do="Compare the file with its .bak, and put the right one in its place before the broker starts.",
     ),
     FindingCode(
         code="CONFIG_DIFFERS",
         severity=Severity.NOTE,
-        what="A file of config/ says what it should, in other words than the broker's: a person, a tool or another version wrote it.",
-        broker="The broker reads it, and writes it in its own words at the next change.",
+        what="A file of config/ has valid content in another form than the broker's: a person, a tool or another version wrote it.",
+        broker="The broker reads the file, and writes it in its own form at the next change.",
         do="Nothing.",
     ),
     FindingCode(
         code="OFFSET_BEYOND_QUEUE",
         severity=Severity.WRONG,
         what="Groups or delay levels have offsets past the end of their queue.",
-        broker="The next pull is sent to the end of the queue. 4.9.3 sends it to 0 where the queue begins at 0: all is consumed again.",
+        broker=(
+            "The next pull is sent to the end of the queue. 4.9.3 sends it to 0 if the queue begins at 0: the group "
+            "consumes all messages again."
+        ),
         do="Set the offsets with mqadmin resetOffsetByTime, if the queue is the right one.",
         from_store=("CQ_MISSING", "CQ_NOT_FULL", "LOG_BAD_RECORD", "LOG_NO_RECORD"),
     ),
     FindingCode(
         code="NOT_SHUT_DOWN",
         severity=Severity.MENDED,
-        what="The broker was killed, or it runs: the file abort is there.",
-        broker="Start recovers the store from the checkpoint on, and dispatches the messages from there again.",
-        do="Copy the store of a stopped broker, if it runs. pullsim recover shows what its start leaves.",
+        what="The broker was killed, or it is running: the file abort exists.",
+        broker="Start recovers the store from the checkpoint on, and dispatches again the messages after it.",
+        do="If the broker is running, stop it and copy the store again. pullsim recover shows the store after the broker's start.",
     ),
     FindingCode(
         code="LOCK_OTHER",
         severity=Severity.NOTE,
-        what="The lock file has other bytes than the broker's.",
-        broker="Start writes it again.",
+        what="The lock file has other bytes than the broker writes.",
+        broker="Start writes the file again.",
         do="Nothing.",
     ),
     FindingCode(
         code="TABLE_FILE",
         severity=Severity.WRONG,
-        what="The lake and the store have different files, or different facts of a file.",
+        what="The lake and the store have different files, or different facts about a file.",
         broker="The broker knows no lake.",
-        do=f"{_IMPORT} The store changed since, or the lake is that of another.",
+        do=f"{_IMPORT} The store has changed since the import, or the lake was made from another store.",
     ),
     FindingCode(
         code="TABLE_BYTES",
@@ -361,7 +377,7 @@ _ALL: Final = (
     FindingCode(
         code="TABLE_DIFFERS",
         severity=Severity.WRONG,
-        what="Rows of the lake are not those that the store gives.",
+        what="Rows of the lake differ from those that the store gives.",
         broker="The broker knows no lake.",
         do=_IMPORT,
         from_store=("TABLE_FILE",),
@@ -371,7 +387,7 @@ _ALL: Final = (
         severity=Severity.WRONG,
         what="Rows of the lake break a constraint of their table.",
         broker="The broker knows no lake.",
-        do=f"{_IMPORT} Something else than pullsim wrote to the table.",
+        do=f"{_IMPORT} Another program than pullsim wrote to the table.",
     ),
 )
 CODES: Final = {one.code: one for one in _ALL}
