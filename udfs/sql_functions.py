@@ -42,7 +42,7 @@ def batch_cut(
     max_bytes_in_disk: pd.Series,
     max_count_in_disk: pd.Series,
 ) -> pd.Series:
-    """How many messages one pull takes (`batch_caps.batch_cut`); NULL if an argument or an element is NULL, or maxMsgNums is negative."""
+    """How many messages one pull takes (`batch_caps.batch_cut`). NULL if an argument or an element is NULL, or max_msg_nums is below 0."""
     columns = (
         sizes,
         in_disk,
@@ -56,7 +56,7 @@ def batch_cut(
 
 
 def sql92_matches(expression: pd.Series, properties: pd.Series) -> pd.Series:
-    """Whether a message matches (`sql92.matches`); a NULL map is a message without properties, a NULL expression gives NULL."""
+    """Whether a message matches an SQL92 expression (`sql92.matches`). NULL properties mean none; a NULL expression gives NULL."""
     groups, expressions = pd.factorize(expression)
     codes, maps = np.full(len(expression), NULL, np.int8), properties.to_numpy()
     by_expression = np.argsort(groups, kind="stable")
@@ -68,7 +68,7 @@ def sql92_matches(expression: pd.Series, properties: pd.Series) -> pd.Series:
 
 
 def uncompress_body(body: pd.Series, sys_flag: pd.Series) -> pd.Series:
-    """The body as consumers get it, uncompressed (`message_body.uncompress`) if sysFlag marks it compressed; NULL for a NULL argument."""
+    """The body as consumers get it: uncompressed (`message_body.uncompress`) if sys_flag says compressed. NULL if an argument is NULL."""
     rows = zip(body, sys_flag, strict=True)
     bodies = [None if pd.isna(one) or pd.isna(flag) else sql_kernels.uncompressed(one, flag) for one, flag in rows]
     return pd.Series(bodies, dtype=object)

@@ -31,14 +31,16 @@ CORRECT_MIN_OFFSET: Final = Rule(
         Variant(
             BrokerVersion.V4_9_3,
             False,
-            "min is the first entry of the first file that is at or above the log's min; without one it stays",
+            ("min becomes the first entry of the queue's first file that points at or after the log's min; if there is none, min stays"),
             "ConsumeQueue.correctMinOffset",
         ),
         Variant(
             BrokerVersion.V5_5_0,
             True,
-            "min is found by binary search in the first file, from the former min on, which stays while its entry is valid; it is "
-            "max where the last entry is below the log's min",
+            (
+                "min stays while its entry is valid; else a binary search finds it in the first file, from the former min "
+                "on; it is max if the last entry points before the log's min"
+            ),
             "ConsumeQueue.correctMinOffset",
         ),
     ),

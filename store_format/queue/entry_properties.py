@@ -43,8 +43,10 @@ DECODE_PROPERTIES: Final = Rule(
         Variant(
             BrokerVersion.V5_5_0,
             True,
-            "an unknown magic code or a topic length past the bytes throws IllegalArgumentException, and one just at their end "
-            "BufferUnderflowException; a V2 record's topic length has two bytes",
+            (
+                "an unknown magic code, or a topic length past the end of the bytes, throws IllegalArgumentException; a "
+                "topic length just at their end throws BufferUnderflowException; a V2 record's topic length has two bytes"
+            ),
             "MessageDecoder.decodeProperties(ByteBuffer), MessageVersion.valueOfMagicCode",
         ),
     ),

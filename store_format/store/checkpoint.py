@@ -30,11 +30,14 @@ OFFSETS: Final = np.dtype([("masterFlushedOffset", ">i8"), ("confirmPhyOffset", 
 STORE_CHECKPOINT: Final = Rule(
     term="StoreCheckpoint",
     variants=(
-        Variant(BrokerVersion.V4_9_3, False, "bytes from 24 on are not used", "StoreCheckpoint.flush"),
+        Variant(BrokerVersion.V4_9_3, False, "the bytes from position 24 on are not used", "StoreCheckpoint.flush"),
         Variant(
             BrokerVersion.V5_5_0,
             True,
-            "bytes 24 to 48 have masterFlushedOffset, confirmPhyOffset (where the last good message begins), logicsPhysicalOffset",
+            (
+                "the bytes from 24 to 48 hold masterFlushedOffset, confirmPhyOffset (where the last good message begins) and "
+                "logicsPhysicalOffset"
+            ),
             "StoreCheckpoint.flush, CommitLog.setConfirmOffset",
         ),
     ),

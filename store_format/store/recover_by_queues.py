@@ -35,13 +35,16 @@ RECOVER: Final = Rule(
         Variant(
             BrokerVersion.V4_9_3,
             False,
-            "load walks the last three files, or from the checkpoint's time on after a kill; start dispatches what the queues lack",
+            (
+                "load walks the last three files, or after a kill the log from the checkpoint's time on; start dispatches "
+                "messages that the queues lack"
+            ),
             "CommitLog.recoverNormally, recoverAbnormally; DefaultMessageStore.start",
         ),
         Variant(
             BrokerVersion.V5_5_0,
             True,
-            "load walks from the queues' end on and dispatches what begins after it; start dispatches nothing",
+            "load walks the log from the queues' end on and dispatches the messages that begin after it; start dispatches nothing",
             "CommitLog.recoverNormally, recoverAbnormally; DefaultMessageStore.doRecheckReputOffsetFromCq",
         ),
     ),

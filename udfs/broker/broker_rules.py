@@ -65,7 +65,7 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
         "answers_have_sys_flags": Rule(
             term="topicSysFlag, groupSysFlag",
             variants=(
-                Variant(_V3, False, "the header has no such fields", "PullMessageProcessor.processRequest"),
+                Variant(_V3, False, "the header of an answer has neither field", "PullMessageProcessor.processRequest"),
                 Variant(
                     _V5,
                     True,
@@ -96,15 +96,20 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
         "null_result_ends_the_pull": Rule(
             term="getMessage returns null",
             variants=(
-                Variant(_V3, False, "the offset of the pull is committed all the same", "PullMessageProcessor.processRequest"),
-                Variant(_V5, True, "nothing is committed", "PullMessageProcessor.processRequest"),
+                Variant(_V3, False, "the pull's offset is committed anyway", "PullMessageProcessor.processRequest"),
+                Variant(_V5, True, "the pull's offset is not committed", "PullMessageProcessor.processRequest"),
             ),
         ),
         "slaves_commit": Rule(
             term="storeOffsetEnable",
             variants=(
-                Variant(_V3, False, "a slave commits no offset of a pull", "PullMessageProcessor.processRequest, tryCommitOffset"),
-                Variant(_V5, True, "a slave commits it as a master does", "PullMessageProcessor.processRequest, tryCommitOffset"),
+                Variant(_V3, False, "a slave does not commit the offset of a pull", "PullMessageProcessor.processRequest, tryCommitOffset"),
+                Variant(
+                    _V5,
+                    True,
+                    "a slave commits the offset of a pull, as a master does",
+                    "PullMessageProcessor.processRequest, tryCommitOffset",
+                ),
             ),
         ),
         "files_deleted_at_once": Rule(
@@ -131,7 +136,7 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 Variant(
                     _V5,
                     True,
-                    "no answer: what runs after the store's answer is caught by nobody",
+                    "no answer, because nobody catches exceptions in the code after the store's answer",
                     "PullMessageProcessor.processRequest, thenAccept",
                 ),
             ),
@@ -142,13 +147,13 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 Variant(
                     _V3,
                     False,
-                    "a pull with the suspend bit and without it makes the processor throw",
+                    "a pull with the suspend bit but without suspendTimeoutMillis makes the processor throw",
                     "PullMessageProcessor.processRequest, DefaultPullMessageResultHandler.handle",
                 ),
                 Variant(
                     _V5,
                     True,
-                    "it is read where the pull is held",
+                    "suspendTimeoutMillis is read only when the pull is held",
                     "PullMessageProcessor.processRequest, DefaultPullMessageResultHandler.handle",
                 ),
             ),
@@ -156,22 +161,24 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
         "tells_of_moved_offsets": Rule(
             term="OFFSET_MOVED_EVENT",
             variants=(
-                Variant(_V3, True, "a corrected offset stores an event", "PullMessageProcessor.generateOffsetMovedEvent"),
-                Variant(_V5, False, "no event is stored", "DefaultPullMessageResultHandler.handle"),
+                Variant(
+                    _V3, True, "the broker stores an event when it corrects an offset", "PullMessageProcessor.generateOffsetMovedEvent"
+                ),
+                Variant(_V5, False, "the broker stores no event", "DefaultPullMessageResultHandler.handle"),
             ),
         ),
         "half_messages_are_pulled": Rule(
             term="RMQ_SYS_TRANS_HALF_TOPIC",
             variants=(
-                Variant(_V3, False, "there is no such topic until a transaction begins", "TopicConfigManager.init"),
-                Variant(_V5, True, "the topic is made at the broker's start", "TopicConfigManager.init"),
+                Variant(_V3, False, "the topic does not exist until a transaction begins", "TopicConfigManager.init"),
+                Variant(_V5, True, "the broker creates the topic at its start", "TopicConfigManager.init"),
             ),
         ),
         "lite_pull_pulls": Rule(
             term="LITE_PULL_MESSAGE",
             variants=(
-                Variant(_V3, False, "the code 361 is not known", "BrokerController.registerProcessor"),
-                Variant(_V5, True, "the code 361 pulls as 11 does", "BrokerController.registerProcessor"),
+                Variant(_V3, False, "request code 361 is unknown", "BrokerController.registerProcessor"),
+                Variant(_V5, True, "request code 361 pulls like code 11", "BrokerController.registerProcessor"),
             ),
         ),
         "pops": Rule(
@@ -180,13 +187,13 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 Variant(
                     _V3,
                     False,
-                    "the codes 200050 to 200052 are not known",
+                    "request codes 200050 to 200052 are unknown",
                     "BrokerController.registerProcessor, PopMessageProcessor.processRequest",
                 ),
                 Variant(
                     _V5,
                     True,
-                    "the codes 200050 to 200052 are known; without a header their processors throw",
+                    "request codes 200050 to 200052 are known; their processors throw if the request has no header",
                     "BrokerController.registerProcessor, PopMessageProcessor.processRequest",
                 ),
             ),
@@ -197,13 +204,13 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 Variant(
                     _V3,
                     False,
-                    "0 where the queue begins at 0 and its first entry is not on disk",
+                    "the answer is 0 if the queue begins at 0 and its first entry is not on disk",
                     "ConsumerManageProcessor.queryConsumerOffset",
                 ),
                 Variant(
                     _V5,
                     True,
-                    "0 where the queue begins at 0 and has messages, on disk or not",
+                    "the answer is 0 if the queue begins at 0 and has messages, on disk or not",
                     "ConsumerManageProcessor.queryConsumerOffset",
                 ),
             ),
@@ -211,11 +218,11 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
         "commits_of_known_groups_only": Rule(
             term="UPDATE_CONSUMER_OFFSET",
             variants=(
-                Variant(_V3, False, "any group commits", "ConsumerManageProcessor.updateConsumerOffset"),
+                Variant(_V3, False, "any group can commit", "ConsumerManageProcessor.updateConsumerOffset"),
                 Variant(
                     _V5,
                     True,
-                    "SUBSCRIPTION_GROUP_NOT_EXIST for a group that has no configuration",
+                    "a group without configuration gets SUBSCRIPTION_GROUP_NOT_EXIST",
                     "ConsumerManageProcessor.updateConsumerOffset",
                 ),
             ),
@@ -227,7 +234,7 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 Variant(
                     _V5,
                     True,
-                    "a message gets MSG_REGION and TRACE_ON, UNIQ_KEY where it lacks one, and keeps WAIT",
+                    "a message gets MSG_REGION and TRACE_ON, gets UNIQ_KEY if it has none, and keeps WAIT",
                     "SendMessageProcessor.sendMessage, preSend",
                 ),
             ),

@@ -94,15 +94,17 @@ SQL_FUNCTIONS: Final = (
         parameters="messageDelayLevel STRING, level INT",
         returns="STRING",
         body=f"""nullif(get(split(coalesce(messageDelayLevel, '{DEFAULT_MESSAGE_DELAY_LEVEL}'), ' '), try_subtract(level, 1)), '')""",
-        comment="The delay of a level in messageDelayLevel as text, as 10s, by the default levels where the setting is NULL, "
-        "NULL for a level that it lacks",
+        comment=(
+            "Delay of a level in the setting messageDelayLevel, as text such as 10s. The default levels count if the "
+            "setting is NULL. NULL if the setting lacks the level"
+        ),
     ),
     SqlFunction(
         name="delay_millis",
         parameters="delay STRING",
         returns="BIGINT",
         body=f"try_multiply(try_cast(substring(delay, 1, length(delay) - 1) AS BIGINT), {_MILLIS_SQL})",
-        comment="The milliseconds of a delay as 10s or 2h, NULL where it is no delay or beyond BIGINT",
+        comment="Milliseconds of a delay such as 10s or 2h. NULL if the text is no delay or if no BIGINT holds the result",
     ),
     SqlFunction(
         name="deliver_timestamp",
@@ -112,6 +114,6 @@ SQL_FUNCTIONS: Final = (
         body=f"""coalesce(
   try_add(storeTimestamp, {_DELAY_SQL}),
   storeTimestamp - 9223372036854775807 + {_DELAY_SQL} - 9223372036854775807 - 2)""",
-        comment="When a message of this delay level is due (ms), by the default levels, NULL where an argument is NULL",
+        comment="When a message of this delay level is due, in ms since 1970, by the default levels. NULL if an argument is NULL",
     ),
 )

@@ -24,8 +24,10 @@ RETRY_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 Variant(
                     _V3,
                     False,
-                    "on a retry topic the group's expression for the original topic decides, also if the subscription is TAG; "
-                    "without RETRY_TOPIC the broker throws",
+                    (
+                        "on a retry topic the group's expression for the original topic decides, even if the subscription is TAG; "
+                        "the broker throws if the message has no RETRY_TOPIC"
+                    ),
                     _SOURCE,
                 ),
                 Variant(_V5, True, "a TAG subscription matches every message", _SOURCE),
@@ -34,8 +36,8 @@ RETRY_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
         "pop_retry_topics_end_with_a_topic": Rule(
             term="parseGroup",
             variants=(
-                Variant(_V3, False, "the group is what follows %RETRY%", _SOURCE),
-                Variant(_V5, True, "the group is what follows %RETRY%, up to the + of a POP retry topic", "KeyBuilder.parseGroup"),
+                Variant(_V3, False, "the group is the text after %RETRY%", _SOURCE),
+                Variant(_V5, True, "the group is the text after %RETRY%, up to the + of a POP retry topic", "KeyBuilder.parseGroup"),
             ),
         ),
     }

@@ -9,11 +9,14 @@ from store_format.broker_version import BrokerVersion, Rule, Variant
 TEXT_OPERATORS: Final = Rule(
     term="CONTAINS, STARTSWITH, ENDSWITH",
     variants=(
-        Variant(BrokerVersion.V4_9_3, False, "the words are names, so `a CONTAINS 'x'` compiles as `a`", "SelectorParser.jj"),
+        Variant(BrokerVersion.V4_9_3, False, "these words are names, so `a CONTAINS 'x'` compiles as `a`", "SelectorParser.jj"),
         Variant(
             BrokerVersion.V5_5_0,
             True,
-            "the words are operators between an operand and a text; what is no text, and an empty text, give false, also after NOT",
+            (
+                "these words are operators between an operand and a text; an operand that is no text, and an empty text, "
+                "give false, also after NOT"
+            ),
             "SelectorParser.jj, ComparisonExpression.createContains, createStartsWith, createEndsWith",
         ),
     ),

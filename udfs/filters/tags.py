@@ -114,7 +114,7 @@ SQL_FUNCTIONS: Final = (
         parameters="tag STRING",
         returns="BIGINT",
         body=f"({_hash_sql(_TAG_SQL)} ^ 2147483648) - 2147483648",
-        comment="Hash code that the broker keeps of a tag, 0 without one",
+        comment="Hash code that the broker stores for a tag. 0 if the tag is NULL or empty",
     ),
     SqlFunction(
         name="tag_matches",
@@ -128,6 +128,9 @@ SQL_FUNCTIONS: Final = (
     transform(split(subscription, '[|][|]'), part -> trim(BOTH {_TRIMMED_SQL} FROM part)),
     tag -> tag <> '' AND {_hash_sql("tag")} = tagsCode & 4294967295)
 END""",
-        comment="Whether a TAG subscription matches an entry with this tagsCode, NULL where it does not parse",
+        comment=(
+            "Whether a TAG subscription matches an entry with this tagsCode. NULL if the subscription does not parse, "
+            "else TRUE if an argument is NULL"
+        ),
     ),
 )

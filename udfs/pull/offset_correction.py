@@ -147,7 +147,10 @@ SQL_FUNCTIONS: Final = (
   WHEN offset IS NULL OR minOffset IS NULL OR maxOffset IS NULL THEN NULL
   {_STATUS_SQL}
 END""",
-        comment="Status of a pull that needs no scan of the queue, NULL where the scan decides or an argument is NULL",
+        comment=(
+            "Status of a pull whose offset lies outside the queue, so that no scan is needed. NULL if a scan decides or "
+            "if an argument is NULL"
+        ),
     ),
     SqlFunction(
         name="correct_offset",
@@ -160,6 +163,6 @@ END""",
   WHEN {SLAVE_KEEPS_OFFSET_SQL} THEN offset
   {_CORRECTED_SQL}
 END""",
-        comment="Next offset of a pull that needs no scan of the queue, NULL as pull_status is or for an unknown role",
+        comment="Next offset of a pull whose offset lies outside the queue. NULL if pull_status gives NULL or if the role is unknown",
     ),
 )

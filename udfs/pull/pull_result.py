@@ -98,7 +98,7 @@ SQL_FUNCTIONS: Final = (
   WHEN status IN ({_statuses_of(ResponseCode.PULL_NOT_FOUND)}) THEN {ResponseCode.PULL_NOT_FOUND}
   WHEN status IN ({_statuses_of(ResponseCode.PULL_RETRY_IMMEDIATELY)}) THEN {ResponseCode.PULL_RETRY_IMMEDIATELY}
 END""",
-        comment="Code of the answer to a pull with this status, NULL for a NULL argument or an unknown status or role",
+        comment=("Response code of the answer to a pull with this status. NULL if an argument is NULL or if the status or role is unknown"),
     ),
     SqlFunction(
         name="suggest_which_broker_id",
@@ -115,6 +115,8 @@ END""",
   WHEN NOT slaveReadEnable THEN {MASTER_ID}
   ELSE IF(suggestPullingFromSlave, whichBrokerWhenConsumeSlowly, brokerId)
 END""",
-        comment="Broker to pull from next: suggestWhichBrokerId of the answer. NULL for a NULL argument or an unknown role",
+        comment=(
+            "Id of the broker to pull from next: suggestWhichBrokerId of the answer. NULL if an argument is NULL or if the role is unknown"
+        ),
     ),
 )

@@ -41,13 +41,16 @@ PULL_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 Variant(
                     _V3,
                     False,
-                    "maxPhyOffsetPulling is noted, and an entry of a removed file skipped, before isTheBatchFull",
+                    "before isTheBatchFull, maxPhyOffsetPulling is updated, and an entry of a removed file is skipped",
                     f"{_GET_MESSAGE}, the loop over the queue's bytes",
                 ),
                 Variant(
                     _V5,
                     True,
-                    "isTheBatchFull comes first: what ends the batch is not noted, and an entry of a removed file can end it",
+                    (
+                        "isTheBatchFull comes first: the entry that ends the batch does not update maxPhyOffsetPulling, and an entry "
+                        "of a removed file can end the batch"
+                    ),
                     f"{_GET_MESSAGE}, the loop over ConsumeQueueInterface.iterateFrom",
                 ),
             ),
@@ -58,13 +61,16 @@ PULL_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 Variant(
                     _V3,
                     False,
-                    "without an entry nothing is recorded, and no slave is suggested",
+                    "if the scan reads no entry, nothing is recorded and no slave is suggested",
                     f"{_GET_MESSAGE}, where bufferConsumeQueue is not null",
                 ),
                 Variant(
                     _V5,
                     True,
-                    "maxPhyOffsetPulling is then 0: the whole log is recorded, and a slave suggested if the log exceeds the memory",
+                    (
+                        "if the scan reads no entry, maxPhyOffsetPulling is 0: the whole log is recorded, and a slave is suggested "
+                        "if the log exceeds the memory"
+                    ),
                     f"{_GET_MESSAGE}, after the loop over queue files",
                 ),
             ),
@@ -94,13 +100,13 @@ PULL_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 Variant(
                     _V3,
                     True,
-                    "a scan makes lists for maxMsgNums messages, and throws for a negative or too large number",
+                    "a scan allocates lists for maxMsgNums messages; it throws if the number is negative or too large",
                     f"{_GET_MESSAGE}, GetMessageResult(int)",
                 ),
                 Variant(
                     _V5,
                     False,
-                    "lists grow: any maxMsgNums is accepted, and one below 1 takes one message",
+                    "lists grow as needed: any maxMsgNums is accepted, and a number below 1 takes one message",
                     f"{_GET_MESSAGE}, GetMessageResult()",
                 ),
             ),
