@@ -332,7 +332,7 @@ SUBSCRIPTION_GROUP = Table(
 
 CONSUMER_OFFSET = Table(
     "consumer_offset",
-    "config/consumerOffset.json: the offset that each group committed, one row per group and queue.",
+    "config/consumerOffset.json (lmqConsumerOffset.json with enableLmq): the offset that a group committed, one row per group and queue.",
     (
         BROKER_NAME,
         Column("consumerGroup", "STRING", "name of the consumer group"),
