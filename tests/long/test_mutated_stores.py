@@ -1,6 +1,7 @@
 """Stores with mutated bytes, recovered by the real broker and here: the same, to the last byte of every file.
 
 PULLSIM_MUTATED is the number of stores of each profile and version, 100 by default; PULLSIM_SEED is the first seed.
+Run it on a quiet machine: a broker whose start takes longer than START_LIMIT counts as one whose start never ends, and differs then.
 """
 
 from __future__ import annotations
