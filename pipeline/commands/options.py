@@ -35,9 +35,16 @@ class FiniteNumber(click.FloatRange):
         return number
 
 
+def named(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Callback that refuses an empty path: as of a variable that the shell does not have, it would mean the current folder."""
+    if value == "":
+        raise click.BadParameter("expected a directory or a URI, found an empty text; is a variable of the shell not set?")
+    return value
+
+
 def lake_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add the option --lake."""
-    return click.option("--lake", required=True, metavar="DIR", help="Directory of the Delta tables.")(command)
+    return click.option("--lake", required=True, callback=named, metavar="DIR", help="Directory of the Delta tables.")(command)
 
 
 def broker_option(command: Callable[P, R]) -> Callable[P, R]:

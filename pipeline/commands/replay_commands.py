@@ -20,6 +20,7 @@ from pipeline.commands.options import (
     filters_option,
     hold_option,
     lake_option,
+    named,
 )
 from pipeline.settings.slave_lag import SlaveLag
 from pipeline.terminal import progress_to_stderr, tell_replayed
@@ -116,7 +117,7 @@ def replay_command(
 
 
 @cli.command("demo", cls=ExampleCommand, example="pullsim demo --lake demo-lake")
-@click.option("--lake", metavar="DIR", help="Directory for the lake; a temporary one, removed at the end, by default.")
+@click.option("--lake", callback=named, metavar="DIR", help="Directory for the lake; a temporary one, removed at the end, by default.")
 @engine_options
 def demo_command(lake: str | None, engine: Engine) -> None:
     """Import a real broker's store, replay recorded pulls against it, compare the answers, and show lag."""

@@ -17,7 +17,7 @@ from pipeline.commands.engine import Engine, engine_options
 from pipeline.commands.given_settings import GivenSettings, settings_options
 from pipeline.commands.listed import Names, require_before_spark
 from pipeline.commands.new_run import run_id
-from pipeline.commands.options import broker_option, lake_option
+from pipeline.commands.options import broker_option, lake_option, named
 from pipeline.settings.quantities import counted, milliseconds
 from pipeline.terminal import progress_to_stderr, safe_text, say, say_json
 from store_format.errors import printable, without_credentials
@@ -125,7 +125,7 @@ def _export_with_spark(
 
 @cli.command("verify", cls=ExampleCommand, example="pullsim verify /data/rocketmq/store --lake lake")
 @click.argument("store")
-@click.option("--lake", metavar="DIR", help="Also compare the store with the tables of a lake into which it was imported.")
+@click.option("--lake", callback=named, metavar="DIR", help="Also compare the store with the tables of a lake into which it was imported.")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Lines, or JSON objects.")
 @broker_option
 @settings_options

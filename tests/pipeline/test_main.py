@@ -143,6 +143,12 @@ def test_an_option_takes_finite_numbers_only(capsys: pytest.CaptureFixture[str],
     assert f"Invalid value for '{words[-1]}': expected a finite number, found {number}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["import", "store"], ["verify", "store"], ["demo"], ["lag"]], ids=lambda words: words[0])
+def test_a_lake_without_a_name_is_not_the_current_folder(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert main.run([*words, "--lake", ""]) == 2
+    assert "Invalid value for '--lake': expected a directory or a URI, found an empty text" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("closed", "code", "told"),
     [
