@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,20 +152,16 @@ def test_a_table_that_was_never_committed_is_named(lake: Path) -> None:
     assert "no version of the lake has it" in (vacuumed(lake)["replay_run"].note or "")
 
 
-def test_versions_that_an_earlier_vacuum_took_from_the_log_are_not_asked_for(lake: Path) -> None:
-    commit(lake, 55)
-    age(lake, 3)
-    vacuumed(lake, 2)
-    assert vacuumed(lake, 24)["broker"] == Vacuumed(table="broker")
+def test_versions_that_an_earlier_vacuum_took_from_the_log_are_not_asked_for(old: Path) -> None:
+    vacuumed(old, 2)
+    assert vacuumed(old, 24)["broker"] == Vacuumed(table="broker")
 
 
-def test_a_log_that_is_deleted_in_part_goes_on_without_a_gap(lake: Path) -> None:
-    commit(lake, 55)
-    age(lake, 3)
-    files = unneeded_log(str(lake / "broker"), 56, dt.datetime.now(dt.UTC))
+def test_a_log_that_is_deleted_in_part_goes_on_without_a_gap(old: Path) -> None:
+    files = unneeded_log(str(old / "broker"), 56, dt.datetime.now(dt.UTC))
     with pytest.raises(IsADirectoryError):
-        delete_files(str(lake / "broker"), [*files[:10], UnneededFile("_delta_log", 0), *files[10:]], in_order=True)
-    assert log_of(lake, "broker")[0] == f"{10:020}.json"
+        delete_files(str(old / "broker"), [*files[:10], UnneededFile("_delta_log", 0), *files[10:]], in_order=True)
+    assert log_of(old, "broker")[0] == f"{10:020}.json"
 
 
 def test_a_table_that_a_run_writes_just_now_keeps_what_readers_see(lake: Path) -> None:
@@ -174,6 +171,24 @@ def test_a_table_that_a_run_writes_just_now_keeps_what_readers_see(lake: Path) -
     told = vacuumed(lake)["broker"]
     assert (told.files, told.note) == (1, None)
     assert Lake(None, str(lake)).rows(t.BROKER).to_pylist() == before
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with so many commits of the table `broker` that its log has a checkpoint at version 49. Tests copy it."""
+    folder = tmp_path_factory.mktemp("committed")
+    lake = replaced_lake(folder / "lake", tiny_store(folder / "store", QUEUES))
+    commit(lake, 55)
+    return lake
+
+
+@pytest.fixture
+def old(committed: Path, tmp_path: Path) -> Path:
+    """A copy of the lake `committed`, all of whose files are three hours old."""
+    lake = tmp_path / "old"
+    shutil.copytree(committed, lake)
+    age(lake, 3)
+    return lake
 
 
 def commit(lake: Path, times: int) -> None:
@@ -189,30 +204,26 @@ def log_of(lake: Path, name: str) -> list[str]:
     return sorted(path.name for path in (lake / name / "_delta_log").iterdir() if path.name[0].isdigit())
 
 
-def test_a_log_begins_at_its_newest_old_checkpoint(lake: Path) -> None:
-    commit(lake, 55)
-    before, at = Lake(None, str(lake)).rows(t.BROKER).to_pylist(), Lake(None, str(lake)).at
-    age(lake, 3)
-    commit(lake, 1)
-    told = vacuumed(lake)
-    assert log_of(lake, "broker")[:3] == [f"{49:020}.checkpoint.parquet", f"{49:020}.json", f"{50:020}.json"]
+def test_a_log_begins_at_its_newest_old_checkpoint(old: Path) -> None:
+    before, at = Lake(None, str(old)).rows(t.BROKER).to_pylist(), Lake(None, str(old)).at
+    commit(old, 1)
+    told = vacuumed(old)
+    assert log_of(old, "broker")[:3] == [f"{49:020}.checkpoint.parquet", f"{49:020}.json", f"{50:020}.json"]
     assert told["broker"].log_files == 49
-    newest = Lake(None, str(lake))
+    newest = Lake(None, str(old))
     assert newest.at.version == at.version + 1
     assert newest.rows(t.BROKER).to_pylist() == before
-    commit(lake, 1)
-    assert Lake(None, str(lake)).rows(t.BROKER).to_pylist() == before
+    commit(old, 1)
+    assert Lake(None, str(old)).rows(t.BROKER).to_pylist() == before
 
 
-def test_a_checkpoint_without_its_end_is_a_damaged_table(lake: Path) -> None:
-    commit(lake, 55)
-    age(lake, 3)
-    checkpoint = lake / "broker" / "_delta_log" / f"{49:020}.checkpoint.parquet"
+def test_a_checkpoint_without_its_end_is_a_damaged_table(old: Path) -> None:
+    checkpoint = old / "broker" / "_delta_log" / f"{49:020}.checkpoint.parquet"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
-    there = log_of(lake, "broker")
+    there = log_of(old, "broker")
     with pytest.raises(LakeError, match="broker: cannot look through the Delta table"):
-        vacuumed(lake)
-    assert log_of(lake, "broker") == there
+        vacuumed(old)
+    assert log_of(old, "broker") == there
 
 
 def test_a_checkpoint_within_the_hours_is_not_relied_on(lake: Path) -> None:
