@@ -76,7 +76,8 @@ def plan_of(scenario: GroupScenario, seed: int, where: str, recorded: RecordedTo
 def _rates(scenario: GroupScenario, queues: int) -> Rates:
     part = scenario.messages
     weights = [(number + 1) ** -part.skew for number in range(queues)]
-    shares = tuple(weight / sum(weights) for weight in weights)
+    total = sum(weights)
+    shares = tuple(weight / total for weight in weights)
     backlog = [int(part.backlog * share) for share in shares]
     for number in range(part.backlog - sum(backlog)):
         backlog[number % queues] += 1
