@@ -27,7 +27,7 @@ from pipeline.lag.lag_history import append_observation
 from pipeline.lake.lake import Lake
 from pipeline.lake.lake_writer import COMPACTED_EVERY, LakeWriter
 from pipeline.lake.opened_broker import OpenedBroker
-from pipeline.rows.config_tables import FILES_OF_5, config_files, config_rows
+from pipeline.rows.config_tables import TABLES_OF_5, config_files, config_rows
 from pipeline.schema import tables as t
 from pipeline.schema.follow_tables import FOLLOW_EVENT
 from pipeline.schema.lag_tables import LAG_HISTORY
@@ -197,8 +197,7 @@ class FollowBatches(BatchWork):
             return []
         self._config = found
         # most lakes have no table of 5.x; without rows, none is made
-        of_5 = {t.PULL_OFFSET, *FILES_OF_5}
-        there = [table for table in changed if table not in of_5 or tables[table].num_rows or table.name in lake.at.tables]
+        there = [table for table in changed if table not in TABLES_OF_5 or tables[table].num_rows or table.name in lake.at.tables]
         return [partial(self._put_config, writer, table, tables[table]) for table in there]
 
     def _put_config(self, writer: LakeWriter, table: t.Table, rows: pa.Table) -> None:

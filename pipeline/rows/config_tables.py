@@ -20,17 +20,18 @@ from store_format.errors import ConfigFileError
 T = TypeVar("T")
 Row = tuple[Any, ...]
 # the file from which each table is made, other than consumer_offset and pull_offset
-FILE_OF = {
+_FILE_OF = {
     t.DELAY_OFFSET: "delayOffset.json",
     t.TOPIC_CONFIG: "topics.json",
     t.SUBSCRIPTION_GROUP: "subscriptionGroup.json",
     t.CONSUMER_FILTER: "consumerFilter.json",
 }
 # the files from which each table is made that only a broker 5.x fills, other than pull_offset
-FILES_OF_5 = {
+_FILES_OF_5 = {
     t.CONSUMER_ORDER_INFO: ("consumerOrderInfo.json",),
     t.PENDING_MESSAGES: ("timermetrics", "transactionMetrics"),
 }
+TABLES_OF_5 = frozenset({t.PULL_OFFSET, *_FILES_OF_5})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class ConfigRows:
 def config_files(*, enable_lmq: bool) -> dict[t.Table, tuple[str, ...]]:
     """Return the files under config/ from which each table is made, with the broker's setting enableLmq."""
     offsets, _ = cf.offsets_file(enable_lmq=enable_lmq)
-    return {t.CONSUMER_OFFSET: (offsets,), t.PULL_OFFSET: (offsets,), **{table: (name,) for table, name in FILE_OF.items()}, **FILES_OF_5}
+    return {t.CONSUMER_OFFSET: (offsets,), t.PULL_OFFSET: (offsets,), **{table: (name,) for table, name in _FILE_OF.items()}, **_FILES_OF_5}
 
 
 def config_rows(store: StoreFiles, broker: str, *, as_found: bool = False, enable_lmq: bool = False) -> ConfigRows:
@@ -81,13 +82,13 @@ def config_rows(store: StoreFiles, broker: str, *, as_found: bool = False, enabl
     if lost:
         path = store.path_of("config", offsets_file)
         notes.append(f"{path}: {len(lost)} keys name no topic and group, {lost[0]!r} first")
-    delays = loaded(FILE_OF[t.DELAY_OFFSET], cf.decode_delay_offsets)
+    delays = loaded(_FILE_OF[t.DELAY_OFFSET], cf.decode_delay_offsets)
     rows: dict[t.Table, list[Row]] = {
         t.CONSUMER_OFFSET: [(broker, group, topic, queue_id, offset) for (group, topic, queue_id), offset in offsets.by_queue().items()],
         t.DELAY_OFFSET: [(broker, level, offset) for level, offset in delays.offsetTable.items()],
-        t.TOPIC_CONFIG: _topics(broker, loaded(FILE_OF[t.TOPIC_CONFIG], cf.decode_topic_configs)),
-        t.SUBSCRIPTION_GROUP: _groups(broker, loaded(FILE_OF[t.SUBSCRIPTION_GROUP], cf.decode_subscription_groups)),
-        t.CONSUMER_FILTER: _filters(broker, loaded(FILE_OF[t.CONSUMER_FILTER], cf.decode_consumer_filters)),
+        t.TOPIC_CONFIG: _topics(broker, loaded(_FILE_OF[t.TOPIC_CONFIG], cf.decode_topic_configs)),
+        t.SUBSCRIPTION_GROUP: _groups(broker, loaded(_FILE_OF[t.SUBSCRIPTION_GROUP], cf.decode_subscription_groups)),
+        t.CONSUMER_FILTER: _filters(broker, loaded(_FILE_OF[t.CONSUMER_FILTER], cf.decode_consumer_filters)),
         t.PULL_OFFSET: [(broker, *key, offset) for key, offset in offsets.pulled_by_queue().items()],
         **_rows_of_5(store, broker, notes),
     }
