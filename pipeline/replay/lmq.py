@@ -1,6 +1,7 @@
 """The limit on the number of light message queues (LMQ): when it is reached, the store answers null.
 
 Broker source (4.9.3): DefaultMessageStore.getMessage, isLmqConsumeQueueNumExceeded, findConsumeQueue and putConsumeQueue.
+A broker 5.5.0 has no such limit for pulls.
 Surprise: at the start, the broker counts the topics that begin with %LMQ%. Each pull of a queue that does not exist adds one to the count,
 so a pull can change the answers to later pulls.
 """
@@ -21,8 +22,8 @@ _REQUEST_COLUMNS = frozenset({"seq", "topic", "queueId", "consumerGroup", "queue
 
 
 def has_lmq_limit(settings: PullSettings) -> bool:
-    """Whether the number of light message queues is limited."""
-    return settings.enable_lmq and settings.enable_multi_dispatch
+    """Whether the number of light message queues is limited for pulls."""
+    return settings.rules.light_queues_are_limited and settings.enable_lmq and settings.enable_multi_dispatch
 
 
 def beyond_lmq_limit(broker: OpenedBroker, requests: DataFrame, settings: PullSettings) -> Callable[[DataFrame], DataFrame] | None:

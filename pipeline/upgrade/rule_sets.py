@@ -15,8 +15,8 @@ from udfs.filters.retry_rules import RETRY_RULES, RetryRules
 from udfs.pull.pull_rules import PULL_RULES, PullRules
 from udfs.version_rules import MIN_BY_SEARCH, rules_between
 
-# a rule that adds fields which earlier versions lack; it changes no field that is compared
-_ADDS_FIELDS: Final = "lists_queue_offsets"
+# rules that change no compared field of a scan: one adds fields which earlier versions lack, the other decides whether there is a scan
+_OUTSIDE_THE_SCAN: Final = ("lists_queue_offsets", "light_queues_are_limited")
 MinOffsets = Mapping[tuple[str, int], int]
 
 
@@ -65,7 +65,7 @@ def sides_between(
     for name in rules_between(BrokerVersion(earlier.rules_version), BrokerVersion(later.rules_version)):
         if name == MIN_BY_SEARCH:
             with_one[name], without_one[name] = side(earlier, min_offsets[1]), side(later, min_offsets[0])
-        elif name != _ADDS_FIELDS and (name in PULL_RULES or name in RETRY_RULES):
+        elif name not in _OUTSIDE_THE_SCAN and (name in PULL_RULES or name in RETRY_RULES):
             with_one[name] = side(_with_rule(earlier, later, name), min_offsets[0])
             without_one[name] = side(_with_rule(later, earlier, name), min_offsets[1])
     return Sides(

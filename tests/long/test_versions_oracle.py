@@ -27,13 +27,17 @@ TRACES = 5
 ASKED = 2000
 # whether a pull of a light message queue is answered depends on earlier pulls, which only a replay as a job knows
 OF_THE_JOB = ("enableLmq", "enableMultiDispatch", "maxLmqConsumeQueueNum", "readable")
+# a broker 5.5.0 does not limit the number of light queues
+LIGHT = {"enableLmq": True, "enableMultiDispatch": True, "maxLmqConsumeQueueNum": 0}
 LATER = {"maxFilterMessageSize": (16, 333, 1600, 40_000), "travelCqFileNumWhenGetMessage": (2, 5)}
 
 
 def config_of(version: str, digits: random.Random, log_end: int) -> dict[str, Any]:
     """Random settings of a version."""
     config = {name: value for name, value in trace_config(digits, log_end).items() if name not in OF_THE_JOB}
-    return config | {name: digits.choice(values) for name, values in LATER.items() if version == "5.5.0" and digits.random() < 0.3}
+    if version != "5.5.0":
+        return config
+    return config | LIGHT | {name: digits.choice(values) for name, values in LATER.items() if digits.random() < 0.3}
 
 
 def compared(store: Path, trace: Path) -> int:

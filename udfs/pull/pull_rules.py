@@ -129,6 +129,18 @@ PULL_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 ),
             ),
         ),
+        "light_queues_are_limited": Rule(
+            term="isLmqConsumeQueueNumExceeded",
+            variants=(
+                Variant(
+                    _V3,
+                    True,
+                    "with enableLmq and enableMultiDispatch, pulls of light queues get null once there are more than maxLmqConsumeQueueNum",
+                    f"{_GET_MESSAGE}, isLmqConsumeQueueNumExceeded",
+                ),
+                Variant(_V5, False, "pulls do not look at the number of light queues", _GET_MESSAGE),
+            ),
+        ),
         "lists_queue_offsets": Rule(
             term="messageQueueOffset, filterMessageCount, coldDataSum",
             variants=(
@@ -156,6 +168,7 @@ class PullRules:
     size_per_count: int
     lists_are_made_for_max_msg_nums: bool
     window_and_size_are_settings: bool
+    light_queues_are_limited: bool
     lists_queue_offsets: bool
 
     @classmethod

@@ -282,6 +282,15 @@ def test_pulls_of_unknown_light_queues_count_against_their_limit(filters: frozen
     assert seen == [status for status, is_null in zip(expected, kinds, strict=True) if filters is None or is_null]
 
 
+def test_a_broker_5_5_0_answers_pulls_of_light_queues_however_many_there_are(lake: Lake, tmp_path: Path) -> None:
+    # the real one does (tests/long/test_versions_oracle.py)
+    header, asked = lmq_trace()
+    config = header["config"] | {"rulesVersion": "5.5.0", "maxLmqConsumeQueueNum": 0}
+    requests = write_lines(tmp_path / "requests.jsonl", [header | {"config": config}, *asked])
+    answers = answers_of(lake, requests, tmp_path)
+    assert [line["response"]["status"] for line in answers] == ["NO_MESSAGE_IN_QUEUE"] * len(asked)
+
+
 def test_a_recorded_answer_that_differs_is_shown_in_full(lake: Lake, lines: list[Line], tmp_path: Path) -> None:
     asked = lines[:40]
     wrong = asked[7] | {"response": {"status": "FOUND", "nextBeginOffset": -5}}
