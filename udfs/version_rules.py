@@ -17,6 +17,7 @@ from store_format.queue.consume_queue import CORRECT_MIN_OFFSET
 from store_format.queue.entry_properties import DECODE_PROPERTIES
 from store_format.store.checkpoint import STORE_CHECKPOINT
 from store_format.store.lookup_by_time import LOOK_UPS
+from store_format.store.multi_dispatch import MULTI_DISPATCH
 from store_format.store.recover_by_queues import RECOVER
 from udfs.broker.broker_rules import BROKER_RULES
 from udfs.filters.retry_rules import RETRY_RULES
@@ -35,6 +36,7 @@ FILE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
         "checkpoint_has_offsets": STORE_CHECKPOINT,
         "indexes_tags": BUILD_INDEX,
         "shutdown_writes_index_headers": INDEX_FILE_SHUTDOWN,
+        "further_queues": MULTI_DISPATCH,
     }
 )
 CONFIG_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({"config_text": TO_JSON})

@@ -5,7 +5,7 @@ ConsumeQueue.putMessagePositionInfoWrapper, multiDispatchLmqQueue.
 Rule: each message goes to its consume queue (unless it is prepared or rolled back), then to the index. Queues do not depend on each other,
 so here consecutive messages are put queue by queue.
 Surprises: the checkpoint's time of the queues is that of the last dispatched message, even if its queue ignored it. With multi dispatch on,
-a message without properties or with an offset that is no number throws: load fails, and start repeats it for ever.
+an offset that is no number throws, and so does a message without properties in 4.9.3: load fails, and start repeats it for ever.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from store_format.compiled import compiled
 from store_format.files.files import Files
-from store_format.layout import LMQ_PREFIX, TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
+from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from store_format.log.dispatch_request import DispatchRequests
 from store_format.queue.consume_queue_dispatch import put_message_position_info
 from store_format.queue.running_queue import Queue
 from store_format.record.record_columns import are_same
+from store_format.store.multi_dispatch import MULTI_DISPATCH, further_queue, has_further_queues, split_queues
 from store_format.store.store_settings import StoreSettings
 
 Longs = NDArray[np.int64]
@@ -32,7 +33,6 @@ Rows = NDArray[np.int64]
 QueueKey = tuple[str, int]
 BitMapOf = Callable[[str, dict[str, str]], bytes | None]
 
-MULTI_DISPATCH_QUEUE_SPLITTER = ","
 _LONG = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
 
 
@@ -148,23 +148,25 @@ class Dispatcher:
 
     def _add_multi_dispatch(self, requests: DispatchRequests, puts: _Puts) -> None:
         """Add the entries for the further queues (light message queues and others) of each message; a message that throws ends `puts`."""
+        rule = MULTI_DISPATCH.of(self.settings.version).value
         for place, row in enumerate(puts.rows.tolist()):
-            if not requests.has_properties[row]:
+            if rule.needs_properties and not requests.has_properties[row]:
                 self._fail(puts, place, row, f"the message at {requests.physic_offset[row]} has no properties")
                 return
             names = requests.text(requests.multi_dispatch, row) or ""
             offsets = requests.text(requests.multi_queue_offset, row) or ""
-            if not names.strip() or not offsets.strip():
+            if not names.strip() or not offsets.strip() or not has_further_queues(requests.text(requests.topic, row) or "", rule):
                 continue
-            pairs = list(zip(_split(names), _split(offsets), strict=False))
-            if len(_split(names)) != len(_split(offsets)):
+            pairs = list(zip(split_queues(names), split_queues(offsets), strict=False))
+            if len(split_queues(names)) != len(split_queues(offsets)):
                 continue
             for name, offset in pairs:
+                if rule.skips_paths and "/" in name:
+                    continue
                 if not _LONG.fullmatch(offset) or not -(2**63) <= int(offset) < 2**63:
                     self._fail(puts, place + 1, row, f"the message at {requests.physic_offset[row]} has the queue offset {offset!r}")
                     return
-                is_lmq = self.settings.enable_lmq and name.startswith(LMQ_PREFIX)
-                key = (name, 0 if is_lmq else int(requests.queue_id[row]))
+                key = further_queue(name, int(requests.queue_id[row]), enable_lmq=self.settings.enable_lmq)
                 puts.more.append((row, puts.named.setdefault(key, len(puts.named)), int(offset)))
 
     def _fail(self, puts: _Puts, kept: int, row: int, what: str) -> None:
@@ -190,14 +192,6 @@ class Dispatcher:
                 queue.extension.put(self.store, own, requests.store_timestamp[rows[is_own]], bit_maps)
                 tags_codes[is_own] = own
             put_message_position_info(self.store, queue, requests.physic_offset[rows], requests.size[rows], tags_codes, offsets)
-
-
-def _split(text: str) -> list[str]:
-    """Java's text.split(","): without empty parts at the end."""
-    parts = text.split(MULTI_DISPATCH_QUEUE_SPLITTER)
-    while len(parts) > 1 and not parts[-1]:
-        parts.pop()
-    return parts if parts[-1] or not text else []
 
 
 @dataclass(slots=True, kw_only=True)

@@ -195,13 +195,38 @@ def test_load_fails_on_delay_levels_that_are_none(made: Path, setting: str) -> N
     assert (told["load"], told["afterLoad"]) == (False, None)
 
 
-def test_with_multi_dispatch_a_message_without_properties_stops_the_broker(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "goes_on"), [("4.9.3", False), ("4.9.8", True), ("5.5.0", True)])
+def test_with_multi_dispatch_a_message_without_properties_stops_a_broker_4_9_3(tmp_path: Path, version: str, goes_on: bool) -> None:
     store = make_store(tmp_path / "store", [Record(tag="A"), Record(tag=None)], log_file=LOG_FILE, queue_file=QUEUE_FILE).path
     shutil.rmtree(store / "consumequeue")
-    told = told_of(store, SIZES, "enableMultiDispatch=true")
-    assert (told["start"], told["redispatchedInStart"]) == ("timeout", 1)
+    settings = ("enableMultiDispatch=true", f"rulesVersion={version}")
+    told = told_of(store, SIZES, *settings)
+    dispatched = told["redispatchedInLoad"] + told["redispatchedInStart"]
+    assert (told["start"], dispatched) == (("ok", 2) if goes_on else ("timeout", 1))
     (store / "abort").touch()
-    assert told_of(store, SIZES, "enableMultiDispatch=true")["load"] is False
+    assert told_of(store, SIZES, *settings)["load"] is goes_on
+
+
+@pytest.mark.parametrize(
+    ("version", "topic", "name", "is_found"),
+    [
+        ("4.9.8", "T", "%LMQ%a", True),
+        ("4.9.8", "%RETRY%g", "%LMQ%a", True),
+        ("5.5.0", "T", "%LMQ%a", True),
+        ("5.5.0", "%DLQ%g", "%LMQ%a", True),
+        *(("5.5.0", topic, "%LMQ%a", False) for topic in ("%RETRY%g", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX")),
+        ("5.5.0", "T", "%LMQ%/a", False),
+    ],
+)
+def test_messages_get_entries_in_further_queues(tmp_path: Path, version: str, topic: str, name: str, is_found: bool) -> None:
+    # the text after the tag is more properties; the real broker did the same (tests/long/test_further_queues_oracle.py)
+    tag = f"A\x02INNER_MULTI_DISPATCH\x01{name}\x02INNER_MULTI_QUEUE_OFFSET\x010"
+    store = make_store(tmp_path / "store", [Record(topic=topic, tag=tag)], log_file=LOG_FILE, queue_file=QUEUE_FILE).path
+    shutil.rmtree(store / "consumequeue")
+    told = told_of(store, SIZES, "enableMultiDispatch=true", "enableLmq=true", f"rulesVersion={version}")
+    assert told["start"] == "ok"
+    paths = [file["path"].split("/") for file in told["afterShutdown"]["files"]]
+    assert {path[1] for path in paths if path[0] == "consumequeue"} == ({topic, name} if is_found else {topic})
 
 
 def test_a_queue_beyond_the_log_keeps_the_abort_file(made: Path) -> None:
