@@ -6,6 +6,7 @@ A line that is no scenario, and a step that lacks a field, are reported before a
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -17,8 +18,11 @@ from pipeline.settings.settings import RULES_VERSION, Setting, SettingsError, Va
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.config.config_rows import SubscriptionGroupConfig
 from store_format.errors import printable, shown
+from store_format.layout import LMQ_PREFIX
 from store_format.remoting.frame import FRAME_MAX_LENGTH
+from store_format.store.multi_dispatch import MULTI_DISPATCH, split_queues
 from udfs.broker.memory_broker import MemoryBroker
+from udfs.broker.multi_dispatch import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from udfs.filters.consumer_filter_manager import SQL92
 from udfs.filters.message_filter import SubscriptionError, TopicSubscription
 from udfs.filters.tags import SubscriptionParseError
@@ -255,6 +259,17 @@ def _check_messages(line: _Line, at: int, step: Step) -> None:
                 line.refuse(f'{_NAMES[kind]} in "{name}" of a message of step {at}, send', message[name])
         if not all(isinstance(value, str) for value in (message.get("props") or {}).values()):
             line.refuse(f'texts in "props" of a message of step {at}, send', message["props"])
+        _check_further_queues(line, at, message.get("props") or {})
+
+
+def _check_further_queues(line: _Line, at: int, properties: Mapping[str, str]) -> None:
+    """Refuse what makes a broker stop dispatching: offsets that are no numbers, and in 5.5.0 further queues that get none."""
+    names, offsets = (properties.get(name, "") for name in (PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET))
+    are_light = all(name.startswith(LMQ_PREFIX) for name in split_queues(names))
+    if MULTI_DISPATCH.of(line.version).value.plain_topics_only and names.strip() and not are_light:
+        line.refuse(f"only names that begin with {LMQ_PREFIX} in {PROPERTY_INNER_MULTI_DISPATCH} of a message of step {at}, send", names)
+    if offsets.strip() and not all(re.fullmatch(r"[0-9]{1,9}", one) for one in split_queues(offsets)):
+        line.refuse(f"whole numbers below 10^9 in {PROPERTY_INNER_MULTI_QUEUE_OFFSET} of a message of step {at}, send", offsets)
 
 
 def _check_subscriptions(line: _Line, at: int, step: Step) -> None:

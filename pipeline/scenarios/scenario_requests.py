@@ -186,7 +186,7 @@ def _refused_commit(broker: MemoryBroker, group: str | None, topic: str | None, 
     """Return the answer to a commit that 5.5.0 refuses, None for any other commit."""
     if group is None or topic is None:
         raise ThrownError(NULL_POINTER)
-    if group not in broker.groups.subscription_group_table:
+    if not broker.groups.contains_subscription_group(group):
         return answer(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!", {})
     if broker.topics.select_topic_config(topic) is None:
         return answer(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", {})

@@ -1,8 +1,10 @@
 """The offsets that groups have committed.
 
-Broker source (4.9.3): ConsumerOffsetManager.commitOffset and queryOffset; ConsumerManageProcessor.queryConsumerOffset.
+Broker source (4.9.3): ConsumerOffsetManager and LmqConsumerOffsetManager (commitOffset, queryOffset);
+ConsumerManageProcessor.queryConsumerOffset.
 Rule: every committed offset is stored, even one that is lower than before, negative, past the end, or of an unknown topic.
-Surprises: topic and group are joined to one text, so a missing one becomes the text "null". A query of a group that never committed is
+Surprises: topic and group are joined to one text, so a missing one becomes the text "null". With enableLmq, a group of light message queues
+has one offset for all queues of a topic. A query of a group that never committed is
 answered with 0 if the queue's minOffset is 0 and entry 0 does not count as on disk, otherwise with QUERY_NOT_FOUND.
 """
 
@@ -13,16 +15,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from store_format.config.config_rows import TOPIC_GROUP_SEPARATOR
+from store_format.layout import LMQ_PREFIX
 from store_format.store.lookup import NULL_POINTER, ThrownError
 
 NO_OFFSET: Final = -1
+_LMQ_QUEUE_ID: Final = 0
 
 
 @dataclass(slots=True)
 class ConsumerOffsetManager:
-    """The offset table: `topic@group` -> queueId -> offset."""
+    """The offset table: `topic@group` -> queueId -> offset.
+
+    With `enable_lmq`, enableLmq at the broker's start, a group of light message queues has its offset under queueId 0.
+    """
 
     offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
+    enable_lmq: bool = False
 
     def commit_offset(self, group: str | None, topic: str | None, queue_id: int | None, offset: int | None) -> None:
         """Store the offset that a group commits for a queue.
@@ -32,7 +40,7 @@ class ConsumerOffsetManager:
         """
         if queue_id is None or offset is None:
             raise ThrownError(NULL_POINTER)
-        self.offset_table.setdefault(key_of(group, topic), {})[queue_id] = offset
+        self.offset_table.setdefault(key_of(group, topic), {})[self._queue(group, queue_id)] = offset
 
     def query_offset(self, group: str | None, topic: str | None, queue_id: int | None) -> int:
         """Return the offset that a group committed for a queue, NO_OFFSET if it committed none.
@@ -42,7 +50,10 @@ class ConsumerOffsetManager:
         """
         if queue_id is None:
             raise ThrownError(NULL_POINTER)
-        return self.offset_table.get(key_of(group, topic), {}).get(queue_id, NO_OFFSET)
+        return self.offset_table.get(key_of(group, topic), {}).get(self._queue(group, queue_id), NO_OFFSET)
+
+    def _queue(self, group: str | None, queue_id: int) -> int:
+        return _LMQ_QUEUE_ID if self.enable_lmq and (group or "").startswith(LMQ_PREFIX) else queue_id
 
 
 def key_of(group: str | None, topic: str | None) -> str:

@@ -13,18 +13,20 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from store_format.layout import BLANK_SIZE, CQ_STORE_UNIT_SIZE
+from store_format.layout import BLANK_SIZE, CQ_STORE_UNIT_SIZE, LMQ_PREFIX
 from store_format.log.append import NOT_APPENDED
 from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings
 from store_format.record.message import Host, Message
 from store_format.remoting.headers import PullMessageRequestHeader
 from store_format.store.lookup import ThrownError
+from store_format.store.multi_dispatch import MultiDispatchRule
 from udfs.broker.broker_rules import BrokerRules
 from udfs.broker.consumer_manager import ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
 from udfs.broker.memory_store import EMPTY_LOG, HEAD_DELETED, LogExtent, MemoryStore
+from udfs.broker.multi_dispatch import MultiDispatchSettings, places
 from udfs.broker.offset_moved_event import OffsetMovedEvent
-from udfs.broker.pull_message_processor import PullBrokerConfig, PullMessageProcessor, PullResponse
+from udfs.broker.pull_message_processor import GetMessageResult, PullBrokerConfig, PullMessageProcessor, PullResponse
 from udfs.broker.rebalance_lock import RebalanceLockManager
 from udfs.broker.schedule import parse_delay_level
 from udfs.broker.send_message import SendBrokerConfig, SendMessageProcessor, message_timeup, uniq_key
@@ -32,7 +34,7 @@ from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import SystemTopics, TopicConfigManager
 from udfs.filters.bloom_filter import BitsArray, BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
-from udfs.filters.message_filter import is_true
+from udfs.filters.message_filter import ExpressionMessageFilter, is_true
 from udfs.filters.retry_rules import RetryRules
 from udfs.pull.codes import BrokerRole
 from udfs.pull.pull_request_hold import Arrival, HeldRequest, Notified, is_swept, notify_message_arriving, sweep_interval
@@ -51,7 +53,7 @@ class MemorySettings:
     """The settings of a broker, and the rules of its version.
 
     `value` returns a setting by the broker's own name. `changed` returns these settings with some of them replaced. `by_boundary` is the
-    value of LOOK_UPS, `text_operators` that of TEXT_OPERATORS.
+    value of LOOK_UPS, `text_operators` that of TEXT_OPERATORS, `multi_dispatch` that of MULTI_DISPATCH.
     """
 
     value: Callable[[str], Any]
@@ -64,6 +66,7 @@ class MemorySettings:
     retry_rules: RetryRules
     by_boundary: bool
     text_operators: bool
+    multi_dispatch: MultiDispatchRule
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,7 +113,7 @@ class MemoryBroker:
     topics: TopicConfigManager = field(init=False)
     consumers: ConsumerManager = field(init=False)
     filters: ConsumerFilterManager = field(init=False)
-    offsets: ConsumerOffsetManager = field(default_factory=ConsumerOffsetManager)
+    offsets: ConsumerOffsetManager = field(init=False)
     locks: RebalanceLockManager = field(default_factory=RebalanceLockManager)
     held: dict[tuple[str, int], tuple[HeldPull, ...]] = field(default_factory=dict)
     pushed: dict[str, list[str]] = field(default_factory=dict)
@@ -131,6 +134,7 @@ class MemoryBroker:
         bloom = BloomFilter.create_by_fn(value("maxErrorRateOfBloomFilter"), value("expectConsumerNumUseFilter"))
         self.filters = ConsumerFilterManager(bloom, text_operators=self.settings.text_operators)
         enable_lmq = value("enableLmq")
+        self.offsets = ConsumerOffsetManager(enable_lmq=enable_lmq)
         self.groups = SubscriptionGroupManager(
             updated=lambda one: self.note(self.now, "subscription_group", {"consumerGroup": one.groupName, **asdict(one)}),
             enable_lmq=enable_lmq,
@@ -219,7 +223,7 @@ class MemoryBroker:
             is_slave=self.role == BrokerRole.SLAVE,
             ends_properties=self.settings.rules.messages_get_properties,
         )
-        stored = self.store.put(inner, self.now, settings)
+        stored = self.store.put(inner, self.now, settings, self._multi_dispatch())
         if isinstance(stored, Message):
             self.dispatch(stored)
         return stored
@@ -230,7 +234,8 @@ class MemoryBroker:
         self._note_message(message, properties)
         if message.physic_offset == NOT_APPENDED:
             return
-        code = self.store.dispatch(message, self.now)
+        further = self._multi_dispatch()
+        code = self.store.dispatch(message, self.now, further)
         if topic == SCHEDULE_TOPIC:
             heapq.heappush(self._delayed, (max(code, self.now), message.physic_offset, message))
         is_deaf = self.role == BrokerRole.SLAVE and not self.settings.rules.arrivals_wake_on_slaves
@@ -242,15 +247,28 @@ class MemoryBroker:
             bit_map=self._bit_map(topic, properties),
             properties=properties,
         )
-        queue_id = message.queue_id
+        self._notify_arrival(topic, message.queue_id, message.queue_offset, arrival)
+        for (name, queue_id), offset in places(message, further):
+            self._notify_arrival(name, queue_id, offset, arrival)
+
+    def _notify_arrival(self, topic: str, queue_id: int, queue_offset: int, arrival: Arrival) -> None:
+        """Wake the pulls that are held for a queue, in which a message has arrived at an offset."""
         rule = partial(
             notify_message_arriving,
-            max_offset=message.queue_offset + 1,
+            max_offset=queue_offset + 1,
             now=self.now,
             arrival=arrival,
             newest_offset=lambda: self.store.queue(topic, queue_id).max_offset,
         )
         self._notify(topic, queue_id, rule)
+
+    def _multi_dispatch(self) -> MultiDispatchSettings:
+        value = self.settings.value
+        return MultiDispatchSettings(
+            enable_lmq=value("enableLmq"),
+            enable_multi_dispatch=value("enableMultiDispatch"),
+            rule=self.settings.multi_dispatch,
+        )
 
     def delete_log_head(self) -> int:
         """Delete the first files of the commit log and return how many."""
@@ -301,7 +319,7 @@ class MemoryBroker:
             consumers=self.consumers,
             filters=self.filters,
             offsets=self.offsets,
-            get_message=partial(self.store.get_message, settings=self.settings.scan()),
+            get_message=self._get_message,
             suspend=lambda topic, queue_id, held: self._hold(topic, queue_id, replace(held, request=call)),  # type: ignore[arg-type]
             offset_moved=self._offset_moved,
             committed=lambda: self.note_offset(header.consumerGroup, header.topic, header.queueId, header.commitOffset),
@@ -313,6 +331,22 @@ class MemoryBroker:
                 call.answer(response, None, self.now)
 
         processor.process_request(header, CLIENT, broker_allow_suspend=first_pass, answer=answer)
+
+    def _get_message(
+        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter
+    ) -> GetMessageResult | None:
+        scan = self.settings.scan()
+        if scan.rules.light_queues_are_limited and self._is_beyond_lmq_limit(topic):
+            return None
+        return self.store.get_message(topic, queue_id, offset, max_msg_nums, message_filter, scan)
+
+    def _is_beyond_lmq_limit(self, topic: str) -> bool:
+        """Return whether a pull of a topic gets null because there are too many light message queues (isLmqConsumeQueueNumExceeded)."""
+        value = self.settings.value
+        if not (topic.startswith(LMQ_PREFIX) and value("enableLmq") and value("enableMultiDispatch")):
+            return False
+        most: int = value("maxLmqConsumeQueueNum")
+        return sum(name.startswith(LMQ_PREFIX) for name, _ in self.store.queues) > most
 
     def note_offset(self, group: str | None, topic: str | None, queue_id: int | None, offset: int | None) -> None:
         """Report to `note` that a group committed an offset."""

@@ -20,6 +20,7 @@ from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessag
 from store_format.record.message import Message, encode
 from store_format.store.lookup import NULL_POINTER, CommitLogLookup, MappedFiles, ThrownError
 from udfs.broker.memory_queue import MemoryQueue
+from udfs.broker.multi_dispatch import NO_FURTHER_QUEUES, MultiDispatch, MultiDispatchSettings, places
 from udfs.broker.pull_message_processor import GetMessageResult
 from udfs.broker.schedule import deliver_timestamp
 from udfs.filters.message_filter import ExpressionMessageFilter, RetryTopicMissingError
@@ -81,6 +82,12 @@ class MemoryStore:
     queues: dict[tuple[str, int], MemoryQueue] = field(default_factory=dict)
     topic_queue_table: dict[tuple[str, int], int] = field(default_factory=dict)
     messages: dict[int, Message] = field(default_factory=dict)
+    multi_dispatch: MultiDispatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.multi_dispatch = MultiDispatch(
+            topic_queue_table=self.topic_queue_table, max_offset=lambda topic, queue_id: self.queue(topic, queue_id).max_offset
+        )
 
     def queue(self, topic: str | None, queue_id: int | None) -> MemoryQueue:
         """Return a queue, created if it does not exist: DefaultMessageStore.findConsumeQueue.
@@ -95,20 +102,24 @@ class MemoryStore:
 
     # putting ------------------------------------------------------------------------------------------------------------------------
 
-    def put(self, inner: InnerMessage, now: int, settings: PutSettings) -> Message | PutMessageStatus:
+    def put(
+        self, inner: InnerMessage, now: int, settings: PutSettings, further: MultiDispatchSettings = NO_FURTHER_QUEUES
+    ) -> Message | PutMessageStatus:
         """Append a message; return the stored message, or the status with which the store refuses it.
 
         Raises:
             PutMessageError: the broker throws.
         """
-        prepared = prepare(inner, now, settings)
+        prepared = prepare(self.multi_dispatch.with_offsets(inner, settings.max_delay_level, further), now, settings)
         if isinstance(prepared, PutMessageStatus):
             return prepared
         key = (prepared.topic.decode(), prepared.queue_id)
         is_queued = prepared.sys_flag & TRANSACTION_ROLLBACK_TYPE in {0, TRANSACTION_COMMIT_TYPE}
         queue_offset = self.topic_queue_table.setdefault(key, 0) if is_queued else 0
         stored = self.append(prepared, queue_offset)
-        self.topic_queue_table[key] += is_queued and stored.physic_offset != NOT_APPENDED
+        if is_queued and stored.physic_offset != NOT_APPENDED:
+            self.topic_queue_table[key] += 1
+            self.multi_dispatch.stored(stored, further)
         return stored
 
     def append(self, message: Message, queue_offset: int) -> Message:
@@ -121,15 +132,17 @@ class MemoryStore:
             self.messages[stored.physic_offset] = stored
         return stored
 
-    def dispatch(self, message: Message, now: int) -> int:
-        """Write the queue entry of a stored message and return its tagsCode."""
+    def dispatch(self, message: Message, now: int, further: MultiDispatchSettings) -> int:
+        """Write the queue entries of a stored message and return its tagsCode."""
         properties = message.properties_map()
         topic, code = message.topic.decode(), tags_code(properties.get("TAGS"))
         level = delay_level(properties) if topic == SCHEDULE_TOPIC else 0
         if level > 0:
             code = deliver_timestamp(min(level, len(self.delays)), message.store_timestamp, self.delays)
-        place_in_queue = (message.queue_offset, message.physic_offset, message.store_size)
-        self.queue(topic, message.queue_id).put(*place_in_queue, code, now)
+        entry = (message.physic_offset, message.store_size, code, now)
+        self.queue(topic, message.queue_id).put(message.queue_offset, *entry)
+        for queue, offset in places(message, further):
+            self.queue(*queue).put(offset, *entry)
         return code
 
     def delete_log_head(self, most: int = DELETE_FILES_BATCH_MAX) -> int:

@@ -219,7 +219,9 @@ def message_timeup(delayed: Message) -> pm.InnerMessage:
     properties = delayed.properties_map()
     queue_id = int(properties.get(pm.PROPERTY_REAL_QUEUE_ID, "0"))
     inner = stored_again(delayed, properties.get(pm.PROPERTY_REAL_TOPIC, ""), queue_id, properties, delayed.reconsume_times)
-    return replace(inner, properties={name: one for name, one in properties.items() if name != pm.PROPERTY_DELAY})
+    # the broker changes these two after it has made the text of the properties
+    changed = {name: one for name, one in properties.items() if name != pm.PROPERTY_DELAY} | {PROPERTY_WAIT_STORE_MSG_OK: "false"}
+    return replace(inner, properties=changed)
 
 
 def stored_again(message: Message, topic: str, queue_id: int, properties: Mapping[str, str], reconsume_times: int) -> pm.InnerMessage:

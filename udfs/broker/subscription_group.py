@@ -35,7 +35,9 @@ class SubscriptionGroupManager:
     enable_lmq: bool = False
 
     def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
-        """Create or replace the configuration of a group."""
+        """Create or replace the configuration of a group; ignored for a group of light message queues."""
+        if self._is_of_light_queues(config.groupName):
+            return
         self.subscription_group_table[config.groupName] = config
         self.updated(config)
 
@@ -47,10 +49,17 @@ class SubscriptionGroupManager:
         """
         if group is None:
             raise ThrownError(NULL_POINTER)
-        if self.enable_lmq and group.startswith(LMQ_PREFIX):
+        if self._is_of_light_queues(group):
             return SubscriptionGroupConfig(groupName=group)
         config = self.subscription_group_table.get(group)
         if config is None and (auto_create or is_sys_consumer_group(group)):
             config = SubscriptionGroupConfig(groupName=group)
             self.update_subscription_group_config(config)
         return config
+
+    def contains_subscription_group(self, group: str) -> bool:
+        """Return whether a group has a configuration; one of light message queues needs none (5.5.0)."""
+        return self._is_of_light_queues(group) or group in self.subscription_group_table
+
+    def _is_of_light_queues(self, group: str) -> bool:
+        return self.enable_lmq and group.startswith(LMQ_PREFIX)

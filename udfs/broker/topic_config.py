@@ -126,9 +126,15 @@ class TopicConfigManager:
             self.update_topic_config(config)
 
     def update_topic_config(self, config: TopicConfig) -> None:
-        """Create or replace the configuration of a topic."""
+        """Create or replace the configuration of a topic; ignored for a light message queue."""
+        if self.is_light_queue(config.topicName):
+            return
         self.topic_config_table[config.topicName] = config
         self.updated(config)
+
+    def is_light_queue(self, topic: str) -> bool:
+        """Return whether a topic is a light message queue, which needs no configuration."""
+        return self.enable_lmq and topic.startswith(LMQ_PREFIX)
 
     def select_topic_config(self, topic: str | None) -> TopicConfig | None:
         """Return the configuration of a topic, None if the broker has none.
@@ -138,7 +144,7 @@ class TopicConfigManager:
         """
         if topic is None:
             raise ThrownError(NULL_POINTER)
-        if self.enable_lmq and topic.startswith(LMQ_PREFIX):
+        if self.is_light_queue(topic):
             return _with_queues(topic, 1)
         return self.topic_config_table.get(topic)
 
@@ -146,7 +152,7 @@ class TopicConfigManager:
         self, topic: str, default_topic: str, client_default_topic_queue_nums: int, *, auto_create_topic_enable: bool
     ) -> TopicConfig | None:
         """Return the topic of a sent message, created as a copy of `default_topic` if that topic exists and has the permission INHERIT."""
-        known = self.topic_config_table.get(topic)
+        known = self.select_topic_config(topic)
         model = self.topic_config_table.get(default_topic)
         if known is not None or model is None:
             return known

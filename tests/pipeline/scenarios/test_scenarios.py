@@ -18,7 +18,10 @@ from tests.truth.golden import golden_lines, needs_golden
 from tests.truth.golden5 import VERSIONS, needs_golden5, unpacked
 from tests.truth.places import DATA
 
-BESIDE = [json.loads(line) for line in (DATA / "scenarios" / "recorded.jsonl").read_text("utf-8").splitlines()]
+BESIDE, LIGHT = (
+    [json.loads(line) for line in (DATA / "scenarios" / name).read_text("utf-8").splitlines()]
+    for name in ("recorded.jsonl", "light_queues.jsonl")
+)
 TOPIC = {"op": "topic", "topic": "T", "perm": 6, "readQueueNums": 4, "writeQueueNums": 4}
 ASKED = {"consumerGroup": "G", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 4}
 PULL: dict[str, Any] = {"op": "pull", "ext": ASKED}
@@ -32,6 +35,12 @@ def results(*steps: dict[str, Any]) -> list[Any]:
 @pytest.mark.parametrize("case", BESIDE, ids=lambda case: case["name"])
 def test_a_scenario_is_answered_as_the_broker_did(case: dict[str, Any]) -> None:
     assert compared(case, answered(case)) == []
+
+
+@pytest.mark.parametrize("case", LIGHT, ids=lambda case: case["name"])
+def test_light_queues_and_their_groups_are_answered_as_the_broker_did(case: dict[str, Any]) -> None:
+    # times were not recorded
+    assert compared(case, answered(case), ("timing", "heldSeconds")) == []
 
 
 @needs_golden
@@ -121,6 +130,12 @@ def test_an_administrators_request_that_is_not_known_here_says_so() -> None:
     assert results({"op": "request", "code": 4711})[0]["code"] == 3
 
 
+def sent(version: str, **props: str) -> str:
+    """A scenario in which a message with some properties is sent to a broker of a version."""
+    step = {"op": "send", "topic": "t", "queueId": 0, "messages": [{"props": props}]}
+    return json.dumps({"brokerBase": {"rulesVersion": version}, "steps": [step]})
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -138,6 +153,8 @@ def test_an_administrators_request_that_is_not_known_here_says_so() -> None:
         ('{"steps": [{"op": "group", "group": "g", "config": {"x": 1}}]}', 'an object in "config" of step 1, group'),
         ('{"steps": [{"op": "send", "topic": "t", "queueId": 0}]}', '"messages", or "count" and "template", in step 1, send'),
         ('{"steps": [{"op": "send", "topic": "t", "queueId": 0, "messages": [{"tags": 1}]}]}', 'a text in "tags"'),
+        (sent("5.5.0", INNER_MULTI_DISPATCH="%LMQ%a,b"), "only names that begin with %LMQ% in INNER_MULTI_DISPATCH"),
+        (sent("4.9.3", INNER_MULTI_QUEUE_OFFSET="1,x"), "whole numbers below 10^9 in INNER_MULTI_QUEUE_OFFSET"),
         ('{"steps": [{"op": "drain", "ext": {}}]}', 'a whole number in "queueOffset"'),
         (
             '{"steps": [{"op": "heartbeat", "clientId": "c", "group": "g", "subscriptions": [{"topic": "t"}]}]}',
@@ -171,7 +188,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 @pytest.mark.parametrize("seed", range(120))
 def test_a_scenario_with_odd_values_is_refused_or_answered(seed: int) -> None:
     digits = random.Random(seed)
-    case = json.loads(json.dumps(digits.choice(BESIDE)))
+    case = json.loads(json.dumps(digits.choice(BESIDE + LIGHT)))
     where = digits.choice([at for at in places(case) if "result" not in at])
     *above, last = where
     holder = case
