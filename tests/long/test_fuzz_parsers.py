@@ -29,8 +29,8 @@ SEED = int(os.environ.get("PULLSIM_SEED", "0")) or random.SystemRandom().randran
 FOLDER = Path(os.environ.get("PULLSIM_FUZZ_FOLDER", PROJECT / ".fuzz"))
 # seconds for compiling with checks, and for one slow input
 MORE_SECONDS = 300
-# inputs of a process: atheris keeps about a KiB of each
-AT_ONCE = 1_000_000
+# inputs of a process: atheris keeps up to 10 KiB of each
+AT_ONCE = 200_000
 
 
 @pytest.mark.parametrize("group", GROUPS)
