@@ -19,6 +19,7 @@ from tests.makers.held_store import CASES, MESSAGES, NEVER_SWEPT, START, held_st
 from tests.makers.lakes import import_as
 from tests.runs.in_session import ON_SPARK, Pullsim, pullsim_in
 from tests.runs.replaying import write_lines
+from tests.runs.sampling import slow_proof
 from tests.truth.golden_holds import store_of
 from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
@@ -77,7 +78,7 @@ def test_pulls_wait_for_messages_the_sweep_and_their_patience(
     assert (never["error"], never["status"], never["heldMillis"]) == ("NEVER_WOKEN", None, START + 2000)
 
 
-@in_both_ways
+@pytest.mark.parametrize("engine", [(), pytest.param(ON_SPARK, marks=slow_proof)], ids=["driver", "Spark"])
 def test_a_message_of_a_retry_topic_wakes_pulls_with_a_tag_where_filters_support_retry(
     spark: SparkSession, pullsim: Pullsim, tmp_path: Path, engine: tuple[str, ...]
 ) -> None:

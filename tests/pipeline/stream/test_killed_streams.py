@@ -57,7 +57,7 @@ def lake(spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathF
 def test_streams_that_were_killed_go_on_where_they_were(
     spark: SparkSession, lake: Path, lines: list[dict[str, Any]], pullsim: Pullsim, tmp_path: Path
 ) -> None:
-    check_killed_streams(spark, pullsim, lake, lines, tmp_path, streams=5 if ALL else 2, kills=5 if ALL else 1, seed=1)
+    check_killed_streams(spark, pullsim, lake, lines, tmp_path, streams=5 if ALL else 1, kills=5 if ALL else 1, seed=1)
 
 
 @slow_proof
