@@ -32,6 +32,7 @@ from pipeline.settings.settings import BrokerSettings, PullSettings
 from store_format.queue.consume_queue import units_of
 from store_format.queue.packed_ext_units import join_units
 from store_format.remoting.headers import PullSysFlag
+from udfs.broker.broker_rules import BrokerRules
 from udfs.filters.message_filter import ExpressionMessageFilter
 from udfs.pull import get_message as gm
 from udfs.pull.codes import ResponseCode
@@ -53,20 +54,30 @@ NEVER_WOKEN = "NEVER_WOKEN"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polling:
-    """Settings that determine how long a pull waits: longPollingEnable, shortPollingTimeMills, and whether brokerRole is SLAVE."""
+    """Settings that determine how long a pull waits.
+
+    Attributes:
+        long_polling_enable: longPollingEnable.
+        short_polling_time_mills: shortPollingTimeMills.
+        arrivals_wake: whether an arriving message wakes the pulls that wait for it.
+        enable_lmq: enableLmq.
+    """
 
     long_polling_enable: bool
     short_polling_time_mills: int
-    is_slave: bool
+    arrivals_wake: bool
+    enable_lmq: bool
 
     @classmethod
     def of(cls, settings: BrokerSettings) -> Polling:
         """The polling settings of a broker."""
         value = settings.value
+        is_deaf = value("brokerRole") == "SLAVE" and not BrokerRules.of(settings.version).arrivals_wake_on_slaves
         return cls(
             long_polling_enable=value("longPollingEnable"),
             short_polling_time_mills=value("shortPollingTimeMills"),
-            is_slave=value("brokerRole") == "SLAVE",
+            arrivals_wake=value("longPollingEnable") and not is_deaf,
+            enable_lmq=value("enableLmq"),
         )
 
     @property
@@ -74,11 +85,6 @@ class Polling:
         """Time between two sweeps in ms."""
         short = self.short_polling_time_mills
         return max(sweep_interval(long_polling_enable=self.long_polling_enable, short_polling_time_mills=short), 1)
-
-    @property
-    def arrivals_wake(self) -> bool:
-        """Whether an arriving message wakes the pulls that wait for it."""
-        return self.long_polling_enable and not self.is_slave
 
     def until(self, timestamp: int, suspend_timeout_millis: int) -> int:
         """The last moment, ms, at which a message may wake a pull that waits from `timestamp` on."""
@@ -209,7 +215,7 @@ class Waking:
             arrivals,
             matches,
             first_sweep=0,
-            interval=interval if is_swept(row["topic"]) else 0,
+            interval=interval if is_swept(row["topic"], enable_lmq=self.polling.enable_lmq) else 0,
             wakes=self.polling.arrivals_wake,
         )
         return min(wakes, NEVER)

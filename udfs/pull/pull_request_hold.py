@@ -88,9 +88,12 @@ def sweep_interval(*, long_polling_enable: bool, short_polling_time_mills: int) 
     return SWEEP_MS if long_polling_enable else short_polling_time_mills
 
 
-def is_swept(topic: str) -> bool:
-    """Return whether sweeps reach the queues of a topic; a topic with `@` breaks the sweep's split of `topic@queueId`."""
-    return bool(topic) and TOPIC_QUEUEID_SEPARATOR not in topic
+def is_swept(topic: str, *, enable_lmq: bool = False) -> bool:
+    """Return whether sweeps reach the queues of a topic.
+
+    A topic with `@` breaks the sweep's split of `topic@queueId`; not that of a broker with enableLmq (LmqPullRequestHoldService).
+    """
+    return bool(topic) and (enable_lmq or TOPIC_QUEUEID_SEPARATOR not in topic)
 
 
 def notify_message_arriving(

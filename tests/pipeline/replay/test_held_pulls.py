@@ -109,6 +109,12 @@ def test_what_cannot_wait_is_said(lake: Path, pullsim: Pullsim, tmp_path: Path, 
 RULES = FilterRules(manager=ConsumerFilterManager(BloomFilter.create_by_fn(20, 32)), support_retry=False)
 
 
+@pytest.mark.parametrize(("version", "wake"), [("4.9.3", False), ("4.9.8", False), ("5.5.0", True)])
+def test_arrivals_wake_pulls_of_a_slave_from_5_5_0_on(version: str, wake: bool) -> None:
+    assert Polling.of(BrokerSettings({"brokerRole": "SLAVE", "rulesVersion": version})).arrivals_wake is wake
+    assert Polling.of(BrokerSettings({"rulesVersion": version})).arrivals_wake
+
+
 def moment(line: dict[str, Any], messages: tuple[tuple[int, str], ...], first: int = 0, **settings: Any) -> int:
     """The ms after START at which a pull is woken, by a run of messages from offset `first` on."""
     polling = Polling.of(BrokerSettings(settings))

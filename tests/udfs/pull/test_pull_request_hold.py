@@ -119,8 +119,9 @@ def test_without_long_polling_the_brokers_own_time_counts() -> None:
 
 
 @pytest.mark.parametrize(("topic", "swept"), [("T", True), ("a@b", False), ("%RETRY%g", True), ("", False)])
-def test_a_topic_whose_key_splits_into_more_than_two_is_never_swept(topic: str, swept: bool) -> None:
+def test_a_topic_whose_key_splits_into_more_than_two_is_swept_with_light_queues_only(topic: str, swept: bool) -> None:
     assert is_swept(topic) is swept
+    assert is_swept(topic, enable_lmq=True) is bool(topic)  # LmqPullRequestHoldService splits at the last @
 
 
 @dataclass(frozen=True)
