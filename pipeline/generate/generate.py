@@ -27,7 +27,7 @@ from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.errors import StoreError
 from store_format.index.index_file import IndexSizes
 from store_format.log.append import MessageColumns
-from store_format.log.put_message import SCHEDULE_TOPIC, PutSettings
+from store_format.log.put_message import PUT_MESSAGE, SCHEDULE_TOPIC, PutSettings
 from store_format.made.made_messages import MessageMaker
 from store_format.store.store_settings import StoreSettings
 from udfs.broker.schedule import DelayLevelError, parse_delay_level
@@ -115,7 +115,8 @@ def written_settings(broker: BrokerSettings) -> tuple[StoreSettings, PutSettings
         message_index_enable=value("messageIndexEnable"),
         enable_consume_queue_ext=value("enableConsumeQueueExt"),
     )
-    return sizes, PutSettings(max_message_size=value("maxMessageSize"), max_delay_level=len(delays))
+    rule = PUT_MESSAGE.of(broker.version).value
+    return sizes, PutSettings(max_message_size=value("maxMessageSize"), max_delay_level=len(delays), rule=rule)
 
 
 def _ahead(made: WorkloadTables, count: int) -> Iterator[MessageColumns]:

@@ -13,11 +13,12 @@ throw.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from store_format import layout
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Variant
 from store_format.java.hash_maps import hash_map_order
 from store_format.record.message import PROPERTY_SEPARATOR, Host, Message, body_crc32, encode_properties
 
@@ -40,6 +41,48 @@ class PutMessageStatus(Enum):
     MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
     PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
     SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+    UNKNOWN_ERROR = "UNKNOWN_ERROR"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutMessageRule:
+    """What differs between versions; lengths in bytes.
+
+    Attributes:
+        more_than_body: how much longer than maxMessageSize a record may be; its body may not.
+        multi_dispatch_is_checked_before: whether a message with further queues has to fit without its offsets there, too.
+        multi_dispatch_says_why: whether a message that does not fit with its offsets in further queues gets the status of one that does not
+            fit; else it gets UNKNOWN_ERROR.
+    """
+
+    more_than_body: int
+    multi_dispatch_is_checked_before: bool
+    multi_dispatch_says_why: bool
+
+
+PUT_MESSAGE: Rule[PutMessageRule] = Rule(
+    term="MessageExtEncoder",
+    variants=(
+        Variant(
+            BrokerVersion.V4_9_3,
+            PutMessageRule(more_than_body=0, multi_dispatch_is_checked_before=True, multi_dispatch_says_why=False),
+            "a whole record has at most maxMessageSize",
+            "CommitLog.MessageExtEncoder.encode, MultiDispatch.wrapMultiDispatch",
+        ),
+        Variant(
+            BrokerVersion.V4_9_8,
+            PutMessageRule(more_than_body=64 * 1024, multi_dispatch_is_checked_before=False, multi_dispatch_says_why=False),
+            "a body has at most maxMessageSize, a whole record at most 64 KiB more",
+            "CommitLog.MessageExtEncoder.encode, MultiDispatch.wrapMultiDispatch",
+        ),
+        Variant(
+            BrokerVersion.V5_5_0,
+            PutMessageRule(more_than_body=64 * 1024, multi_dispatch_is_checked_before=False, multi_dispatch_says_why=True),
+            "as before, but a whole record with further queues has at most maxMessageSize",
+            "MessageExtEncoder.encode, CommitLog.DefaultAppendMessageCallback.handlePropertiesForLmqMsg",
+        ),
+    ),
+)
 
 
 class PutMessageError(ValueError):
@@ -50,14 +93,16 @@ class PutMessageError(ValueError):
 class PutSettings:
     """The broker's settings that `prepare` and `prepare_batch` need; a slave takes no messages.
 
-    `max_message_size` (bytes) is the limit for a whole record, and for all records of a batch; `max_delay_level` the number of delay
-    levels; `ends_properties` whether a separator follows the last property too (messageProperties2String of 5.x).
+    `max_message_size` (bytes) is the limit for a whole record or its body, and for all records of a batch; `max_delay_level` the number of
+    delay levels; `ends_properties` whether a separator follows the last property too (messageProperties2String of 5.x); `rule` the value of
+    PUT_MESSAGE in the broker's version.
     """
 
     max_message_size: int = 4 << 20
     max_delay_level: int = 18
     is_slave: bool = False
     ends_properties: bool = False
+    rule: PutMessageRule = PUT_MESSAGE.of(DEFAULT_VERSION).value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +184,19 @@ def scheduled(message: InnerMessage, max_delay_level: int) -> InnerMessage:
     return replace(message, topic=SCHEDULE_TOPIC, queue_id=level - 1, properties=properties, properties_string=text)
 
 
-def prepare(message: InnerMessage, store_timestamp: int, settings: PutSettings) -> Message | PutMessageStatus:
+def _same(message: InnerMessage) -> InnerMessage:
+    return message
+
+
+def prepare(
+    message: InnerMessage,
+    store_timestamp: int,
+    settings: PutSettings,
+    with_further_queues: Callable[[InnerMessage], InnerMessage] = _same,
+) -> Message | PutMessageStatus:
     """The record of `message` with both offsets 0, or the status with which the broker refuses it.
+
+    `with_further_queues` gives the message that is written its offsets in further queues; it returns a message without such queues itself.
 
     Raises:
         PutMessageError: the broker throws, or writes a record that it cannot read.
@@ -150,14 +206,29 @@ def prepare(message: InnerMessage, store_timestamp: int, settings: PutSettings) 
     text = message.properties_string
     if _units(message.topic) > BYTE_MAX or (text is not None and _units(text) > SHORT_MAX):
         return PutMessageStatus.MESSAGE_ILLEGAL
-    inner = scheduled(message, settings.max_delay_level)
+    inner, rule = scheduled(message, settings.max_delay_level), settings.rule
+    written = with_further_queues(inner)
+    if written is inner:
+        return _fitting(inner, store_timestamp, settings, rule.more_than_body)
+    if rule.multi_dispatch_is_checked_before:
+        fitting = _fitting(inner, store_timestamp, settings, rule.more_than_body)
+        if isinstance(fitting, PutMessageStatus):
+            return fitting
+    found = _fitting(written, store_timestamp, settings, 0 if rule.multi_dispatch_says_why else rule.more_than_body)
+    is_unknown = isinstance(found, PutMessageStatus) and not rule.multi_dispatch_says_why
+    return PutMessageStatus.UNKNOWN_ERROR if is_unknown else found
+
+
+def _fitting(inner: InnerMessage, store_timestamp: int, settings: PutSettings, more_than_body: int) -> Message | PutMessageStatus:
+    """The record of a message that is as long as allowed, or the status of one that is not."""
     properties = (inner.properties_string or "").encode()
     if settings.ends_properties and properties:
         properties += PROPERTY_SEPARATOR.encode()
     if len(properties) > SHORT_MAX:
         return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     sys_flag = with_host_flags(inner.sys_flag, inner.born_host, inner.store_host)
-    if _FIXED + hosts_length(sys_flag) + len(inner.body) + len(inner.topic.encode()) + len(properties) > settings.max_message_size:
+    length = _FIXED + hosts_length(sys_flag) + len(inner.body) + len(inner.topic.encode()) + len(properties)
+    if len(inner.body) > settings.max_message_size or length > settings.max_message_size + more_than_body:
         return PutMessageStatus.MESSAGE_ILLEGAL
     return _record(inner, inner, properties, sys_flag, store_timestamp, inner.prepared_transaction_offset)
 

@@ -1,4 +1,4 @@
-"""Messages that the store refuses, and the records of others: facts of DefaultMessageStore, CommitLog, MessageExtEncoder in 4.9.3."""
+"""Messages that the store refuses, and the records of others: facts of DefaultMessageStore, CommitLog, MessageExtEncoder."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from store_format.broker_version import BrokerVersion
 from store_format.java.hash_maps import concurrent_hash_map_order, hash_map_order
 from store_format.log.put_message import (
+    PUT_MESSAGE,
     BatchedMessage,
     InnerMessage,
     MessageBatch,
@@ -48,6 +50,39 @@ REFUSED: list[tuple[str, InnerMessage, PutSettings, PutMessageStatus | None]] = 
 def test_messages_are_turned_down_as_the_broker_does(message: InnerMessage, settings: PutSettings, status: PutMessageStatus | None) -> None:
     prepared = prepare(message, 7, settings)
     assert prepared is status if status else isinstance(prepared, Message)
+
+
+@pytest.mark.parametrize(
+    ("version", "plain", "with_offsets"),
+    [
+        # as the real brokers answered, with maxMessageSize at its default
+        (BrokerVersion.V4_9_3, ILLEGAL, ILLEGAL),
+        (BrokerVersion.V4_9_8, None, None),
+        (BrokerVersion.V5_5_0, None, ILLEGAL),
+    ],
+)
+def test_a_record_may_be_longer_than_its_body_from_4_9_8_on(
+    version: BrokerVersion, plain: PutMessageStatus | None, with_offsets: PutMessageStatus | None
+) -> None:
+    settings, message = replace(SMALL, rule=PUT_MESSAGE.of(version).value), replace(PLAIN, body=bytes(200))
+    for found, status in ((prepare(message, 7, settings), plain), (prepare(message, 7, settings, numbered), with_offsets)):
+        assert found is status if status else isinstance(found, Message)
+    assert prepare(replace(PLAIN, body=bytes(201)), 7, settings) is ILLEGAL
+
+
+def numbered(message: InnerMessage) -> InnerMessage:
+    return replace(message, properties_string="INNER_MULTI_QUEUE_OFFSET\x010")
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [(BrokerVersion.V4_9_3, "UNKNOWN_ERROR"), (BrokerVersion.V4_9_8, "UNKNOWN_ERROR"), (BrokerVersion.V5_5_0, "MESSAGE_ILLEGAL")],
+)
+def test_a_message_that_only_its_offsets_make_too_long_is_refused_otherwise_by_4_9(version: BrokerVersion, status: str) -> None:
+    rule = replace(PUT_MESSAGE.of(version).value, more_than_body=0)
+    message = replace(PLAIN, body=bytes(200 - FIXED - 1))
+    assert isinstance(prepare(message, 7, replace(SMALL, rule=rule)), Message)
+    assert prepare(message, 7, replace(SMALL, rule=rule), numbered) is PutMessageStatus[status]
 
 
 @pytest.mark.parametrize(
