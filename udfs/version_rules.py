@@ -13,6 +13,7 @@ from store_format.broker_version import BrokerVersion, Rule
 from store_format.config.fastjson_writer import TO_JSON
 from store_format.index.index_dispatch import BUILD_INDEX
 from store_format.index.index_file import INDEX_FILE_SHUTDOWN
+from store_format.log.put_message import PUT_MESSAGE
 from store_format.queue.consume_queue import CORRECT_MIN_OFFSET
 from store_format.queue.entry_properties import DECODE_PROPERTIES
 from store_format.store.checkpoint import STORE_CHECKPOINT
@@ -37,6 +38,7 @@ FILE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
         "indexes_tags": BUILD_INDEX,
         "shutdown_writes_index_headers": INDEX_FILE_SHUTDOWN,
         "further_queues": MULTI_DISPATCH,
+        "longest_message": PUT_MESSAGE,
     }
 )
 CONFIG_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({"config_text": TO_JSON})

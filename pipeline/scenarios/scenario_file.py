@@ -23,6 +23,7 @@ from store_format.remoting.frame import FRAME_MAX_LENGTH
 from store_format.store.multi_dispatch import MULTI_DISPATCH, split_queues
 from udfs.broker.memory_broker import MemoryBroker
 from udfs.broker.multi_dispatch import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
+from udfs.broker.send_message import as_sent
 from udfs.filters.consumer_filter_manager import SQL92
 from udfs.filters.message_filter import SubscriptionError, TopicSubscription
 from udfs.filters.tags import SubscriptionParseError
@@ -259,15 +260,22 @@ def _check_messages(line: _Line, at: int, step: Step) -> None:
                 line.refuse(f'{_NAMES[kind]} in "{name}" of a message of step {at}, send', message[name])
         if not all(isinstance(value, str) for value in (message.get("props") or {}).values()):
             line.refuse(f'texts in "props" of a message of step {at}, send', message["props"])
-        _check_further_queues(line, at, message.get("props") or {})
+        _check_further_queues(line, at, sent_properties(message))
+
+
+def sent_properties(message: Mapping[str, Any]) -> dict[str, str]:
+    """Return the properties of a sent message as they reach the broker."""
+    named = {"TAGS": message.get("tags"), "KEYS": message.get("keys")}
+    return as_sent({name: value for name, value in named.items() if value is not None} | dict(message.get("props") or {}))
 
 
 def _check_further_queues(line: _Line, at: int, properties: Mapping[str, str]) -> None:
-    """Refuse what makes a broker stop dispatching: offsets that are no numbers, and in 5.5.0 further queues that get none."""
+    """Refuse what makes a broker stop dispatching: offsets that are no numbers, and in 5.5.0 another queue before a light one."""
     names, offsets = (properties.get(name, "") for name in (PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET))
-    are_light = all(name.startswith(LMQ_PREFIX) for name in split_queues(names))
-    if MULTI_DISPATCH.of(line.version).value.plain_topics_only and names.strip() and not are_light:
-        line.refuse(f"only names that begin with {LMQ_PREFIX} in {PROPERTY_INNER_MULTI_DISPATCH} of a message of step {at}, send", names)
+    are_light = [name.startswith(LMQ_PREFIX) for name in split_queues(names)]
+    if MULTI_DISPATCH.of(line.version).value.plain_topics_only and are_light != sorted(are_light, reverse=True):
+        expected = f"names that begin with {LMQ_PREFIX} before others in {PROPERTY_INNER_MULTI_DISPATCH}"
+        line.refuse(f"{expected} of a message of step {at}, send", names)
     if offsets.strip() and not all(re.fullmatch(r"[0-9]{1,9}", one) for one in split_queues(offsets)):
         line.refuse(f"whole numbers below 10^9 in {PROPERTY_INNER_MULTI_QUEUE_OFFSET} of a message of step {at}, send", offsets)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.scenarios.scenario_file import Step
+from pipeline.scenarios.scenario_file import Step, sent_properties
 from pipeline.scenarios.scenario_requests import answer
 from pipeline.scenarios.scenario_run import Run
 from store_format.log.put_message import InnerMessage, PutMessageError, PutMessageStatus
 from store_format.record.message import Message
 from udfs.broker.memory_broker import BROKER_HOST, CLIENT_HOST, MemoryBroker
-from udfs.broker.send_message import SendBackRequest, SendMessageRequest, SendRefused, as_sent, lacks_slave, put_refused, send_back
+from udfs.broker.send_message import SendBackRequest, SendMessageRequest, SendRefused, lacks_slave, put_refused, send_back
 from udfs.broker.topic_config import AUTO_CREATE_TOPIC_KEY_TOPIC, RMQ_SYS_OFFSET_MOVED_EVENT
 from udfs.pull.codes import ResponseCode
 
@@ -39,9 +39,6 @@ def send_messages(run: Run, step: Step) -> None:
 
 def _send_one(broker: MemoryBroker, topic: str, queue_id: int, message: Mapping[str, Any]) -> int:
     """Send a message and return its queue offset."""
-    properties = {
-        name: value for name, value in (("TAGS", message.get("tags")), ("KEYS", message.get("keys"))) if value is not None
-    } | dict(message.get("props") or {})
     body = message.get("body")
     size = message.get("bodySize")
     inner = InnerMessage(
@@ -51,7 +48,7 @@ def _send_one(broker: MemoryBroker, topic: str, queue_id: int, message: Mapping[
         born_host=CLIENT_HOST,
         store_host=BROKER_HOST,
         born_timestamp=_BORN_TIMESTAMP,
-        properties=as_sent(properties),
+        properties=sent_properties(message),
         flag=message.get("flag") or 0,
         reconsume_times=message.get("reconsumeTimes") or 0,
     )
@@ -63,7 +60,7 @@ def _send_one(broker: MemoryBroker, topic: str, queue_id: int, message: Mapping[
     )
     accepted = broker.sending().accept(request)
     stored = _put(broker, accepted)
-    if lacks_slave(broker.role, accepted.properties):
+    if broker.settings.rules.sync_masters_need_slaves and lacks_slave(broker.role, accepted.properties):
         raise SendRefused(ResponseCode.SLAVE_NOT_AVAILABLE, None)
     return stored.queue_offset
 

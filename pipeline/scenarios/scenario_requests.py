@@ -157,16 +157,16 @@ def _queue_of(ext: Ext) -> tuple[str | None, int | None]:
 def _query_consumer_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
     topic, queue_id = _queue_of(ext)
     committed = broker.offsets.query_offset(ext.get("consumerGroup"), topic, queue_id)
-    queue = broker.store.queue(topic, queue_id)
-    min_offset = 0 if committed >= 0 else queue.min_offset
-    settings = broker.settings.scan()
+    if committed >= 0:
+        return answer(ResponseCode.SUCCESS, ext={"offset": committed})
+    queue, settings = broker.store.queue(topic, queue_id), broker.settings.scan()
 
     def is_in_disk() -> bool:
         if broker.settings.rules.new_group_needs_messages:
             return not queue.max_offset
         return broker.store.is_in_disk(topic or "", queue_id or 0, 0, settings)
 
-    offset = first_offset(committed, min_offset, is_in_disk)
+    offset = first_offset(committed, queue.min_offset, is_in_disk)
     if offset is None:
         return answer(ResponseCode.QUERY_NOT_FOUND, "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first", {})
     return answer(ResponseCode.SUCCESS, ext={"offset": offset})
@@ -184,10 +184,8 @@ def _update_consumer_offset(broker: MemoryBroker, _client: str, ext: Ext, _body:
 
 def _refused_commit(broker: MemoryBroker, group: str | None, topic: str | None, queue_id: int | None, offset: int | None) -> Answer | None:
     """Return the answer to a commit that 5.5.0 refuses, None for any other commit."""
-    if group is None or topic is None:
-        raise ThrownError(NULL_POINTER)
     if not broker.groups.contains_subscription_group(group):
-        return answer(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!", {})
+        return answer(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {'null' if group is None else group} not exist!", {})
     if broker.topics.select_topic_config(topic) is None:
         return answer(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", {})
     if queue_id is None or offset is None:

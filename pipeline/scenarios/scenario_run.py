@@ -30,8 +30,14 @@ class Run:
 
     def call(self, client: str, ext: Mapping[str, Any] | None, *, oneway: bool = False) -> PullCall:
         """Send a pull and return it."""
-        header = PullMessageRequestHeader.decode(ext_of(ext))
-        call = PullCall(header=header, client=client, sent_at=self.broker.now, oneway=oneway)
+        given = ext_of(ext)
+        call = PullCall(
+            header=PullMessageRequestHeader.decode(given),
+            has_bad_number=PullMessageRequestHeader.has_bad_number(given),
+            client=client,
+            sent_at=self.broker.now,
+            oneway=oneway,
+        )
         self.broker.pull(call)
         return call
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from pipeline.settings.rule_settings import pull_broker_config, send_broker_config, system_topics
 from pipeline.settings.settings import BrokerSettings, Value
+from store_format.log.put_message import PUT_MESSAGE
 from store_format.store.lookup_by_time import LOOK_UPS
 from store_format.store.multi_dispatch import MULTI_DISPATCH
 from udfs.broker.broker_rules import BrokerRules
@@ -38,4 +39,5 @@ def memory_settings(changed: Mapping[str, Value]) -> MemorySettings:
         by_boundary=LOOK_UPS.of(settings.version).value,
         text_operators=TEXT_OPERATORS.of(settings.version).value,
         multi_dispatch=MULTI_DISPATCH.of(settings.version).value,
+        put_message=PUT_MESSAGE.of(settings.version).value,
     )

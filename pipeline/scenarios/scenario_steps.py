@@ -85,7 +85,7 @@ def group_config(run: Run, step: Step) -> None:
 
 def topic_config(run: Run, step: Step) -> None:
     """The step `topicConfig`."""
-    found = run.broker.topics.topic_config_table.get(step["topic"])
+    found = run.broker.topics.select_topic_config(step["topic"])
     step["result"] = None if found is None else {name: getattr(found, name) for name in _TOPIC_SHOWN}
 
 

@@ -79,6 +79,12 @@ class _Header:
             values[one.name] = java_number(text, cls.NUMBERS[one.name]) if one.name in cls.NUMBERS else text
         return cls(**values)
 
+    @classmethod
+    def has_bad_number(cls, ext_fields: Mapping[str, str | None] | None) -> bool:
+        """Whether a field of a number is there, but is no number of its type."""
+        given = ext_fields or {}
+        return any(given.get(name) is not None and java_number(given[name], bits) is None for name, bits in cls.NUMBERS.items())
+
     def missing(self) -> tuple[str, ...]:
         """The names of fields that are marked CFNotNull and null: absent in the command, or no number of the field's type."""
         return tuple(one.name for one in fields(self) if one.name not in self.NULLABLE and getattr(self, one.name) is None)

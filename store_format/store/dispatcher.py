@@ -10,7 +10,6 @@ an offset that is no number throws, and so does a message without properties in 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -25,15 +24,13 @@ from store_format.log.dispatch_request import DispatchRequests
 from store_format.queue.consume_queue_dispatch import put_message_position_info
 from store_format.queue.running_queue import Queue
 from store_format.record.record_columns import are_same
-from store_format.store.multi_dispatch import MULTI_DISPATCH, further_queue, has_further_queues, split_queues
+from store_format.store.multi_dispatch import MULTI_DISPATCH, further_queue, has_further_queues, queue_offset, split_queues
 from store_format.store.store_settings import StoreSettings
 
 Longs = NDArray[np.int64]
 Rows = NDArray[np.int64]
 QueueKey = tuple[str, int]
 BitMapOf = Callable[[str, dict[str, str]], bytes | None]
-
-_LONG = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
 
 
 class BuildsIndex(Protocol):
@@ -163,11 +160,12 @@ class Dispatcher:
             for name, offset in pairs:
                 if rule.skips_paths and "/" in name:
                     continue
-                if not _LONG.fullmatch(offset) or not -(2**63) <= int(offset) < 2**63:
+                number = queue_offset(offset)
+                if number is None:
                     self._fail(puts, place + 1, row, f"the message at {requests.physic_offset[row]} has the queue offset {offset!r}")
                     return
                 key = further_queue(name, int(requests.queue_id[row]), enable_lmq=self.settings.enable_lmq)
-                puts.more.append((row, puts.named.setdefault(key, len(puts.named)), int(offset)))
+                puts.more.append((row, puts.named.setdefault(key, len(puts.named)), number))
 
     def _fail(self, puts: _Puts, kept: int, row: int, what: str) -> None:
         puts.rows, puts.numbers, puts.offsets = puts.rows[:kept], puts.numbers[:kept], puts.offsets[:kept]

@@ -26,6 +26,7 @@ ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException"
 INDEX_OUT_OF_BOUNDS = "java.lang.IndexOutOfBoundsException"
 BUFFER_UNDERFLOW = "java.nio.BufferUnderflowException"
 NULL_POINTER = "java.lang.NullPointerException"
+NUMBER_FORMAT = "java.lang.NumberFormatException"
 
 NO_TIME = -1
 SIZE_BYTES = 4

@@ -7,15 +7,17 @@ INNER_MULTI_QUEUE_OFFSET. With enableLmq, a light queue has only queue 0; in any
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 from store_format.broker_version import BrokerVersion, Rule, Variant
 from store_format.layout import LMQ_PREFIX
+from store_format.log.put_message import SCHEDULE_TOPIC
 
 MULTI_DISPATCH_QUEUE_SPLITTER: Final = ","
-_LMQ_QUEUE_ID: Final = 0
-_SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+LMQ_QUEUE_ID: Final = 0
+_LONG: Final = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
 _OTHER_TOPICS: Final = ("%RETRY%", "rmq_sys_")
 
 
@@ -53,7 +55,7 @@ MULTI_DISPATCH: Final = Rule(
             BrokerVersion.V5_5_0,
             MultiDispatchRule(needs_properties=False, plain_topics_only=True, skips_paths=True),
             "with enableLmq a message gets offsets in light queues, with enableMultiDispatch entries in further queues; not in a queue "
-            "whose name has a slash, and not a message of a retry, system or delay topic",
+            "whose name has a slash, and not a message of a retry, system or delay topic; a dead letter keeps its old offsets",
             "LmqDispatch, MultiDispatchUtils, ConsumeQueue.multiDispatchLmqQueue",
         ),
     ),
@@ -62,12 +64,22 @@ MULTI_DISPATCH: Final = Rule(
 
 def has_further_queues(topic: str, rule: MultiDispatchRule) -> bool:
     """Return whether messages of a topic may have further queues."""
-    return not rule.plain_topics_only or not (topic.startswith(_OTHER_TOPICS) or topic == _SCHEDULE_TOPIC)
+    return not rule.plain_topics_only or not (topic.startswith(_OTHER_TOPICS) or topic == SCHEDULE_TOPIC)
+
+
+def is_light_queue(name: str, *, enable_lmq: bool) -> bool:
+    """Return whether a topic or group is a light message queue, or a group of them, which needs no configuration."""
+    return enable_lmq and name.startswith(LMQ_PREFIX)
 
 
 def further_queue(name: str, queue_id: int, *, enable_lmq: bool) -> tuple[str, int]:
     """Return the further queue with a name, for a message of the queue `queue_id`."""
-    return name, _LMQ_QUEUE_ID if enable_lmq and name.startswith(LMQ_PREFIX) else queue_id
+    return name, LMQ_QUEUE_ID if is_light_queue(name, enable_lmq=enable_lmq) else queue_id
+
+
+def queue_offset(text: str) -> int | None:
+    """Return the number that Long.parseLong reads; None if it throws."""
+    return int(text) if _LONG.fullmatch(text) and -(2**63) <= int(text) < 2**63 else None
 
 
 def split_queues(text: str) -> list[str]:

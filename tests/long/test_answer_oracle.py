@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from store_format.broker_version import BrokerVersion
+from tests.makers.made_scenarios import LIGHT, checks, holds, others
 from tests.makers.made_scenarios import answered as without_the_unanswered
-from tests.makers.made_scenarios import checks, holds, others
-from tests.runs.scenario_answers import answered, answered_together, compared
+from tests.runs.scenario_answers import answered_together, compared
 from tests.truth.oracle import harness, needs_oracle
 
 pytestmark = needs_oracle()
@@ -25,32 +26,36 @@ FIRST_SEED = int(os.environ.get("PULLSIM_ORACLE_SEED", "0"))
 TIMES = ("timing", "heldSeconds")
 
 
-def ask_the_broker(cases: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+IN_VERSIONS = [*((base, "4.9.3") for base in "ABCD"), *((LIGHT, version) for version in ("4.9.3", "4.9.8", "5.5.0"))]
+
+
+def ask_the_broker(cases: list[dict[str, Any]], folder: Path, version: str) -> list[dict[str, Any]]:
     (folder / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases), "utf-8")
     command: list[str | Path] = [harness(), "broker", "--cases", folder / "cases.jsonl", "--out", folder / "out.jsonl"]
-    subprocess.run(command, check=True, capture_output=True, timeout=3600)
+    subprocess.run(command, check=True, capture_output=True, timeout=3600, env=os.environ | {"ORACLE_VERSION": version})
     return [json.loads(line) for line in (folder / "out.jsonl").read_text("utf-8").splitlines()]
 
 
-def check(cases: list[dict[str, Any]], folder: Path) -> None:
-    recorded = ask_the_broker(cases, folder)
-    told = answered_together(recorded)
+def check(cases: list[dict[str, Any]], folder: Path, version: str) -> None:
+    recorded = ask_the_broker(cases, folder, version)
+    told = answered_together(recorded, BrokerVersion(version))
     differing = {old["name"]: found for old, new in zip(recorded, told, strict=True) if (found := compared(old, new, TIMES))}
     assert differing == {}
 
 
-@pytest.mark.parametrize("base", "ABCD")
-def test_scenarios_without_waits(base: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("base", "version"), IN_VERSIONS)
+def test_scenarios_without_waits(base: str, version: str, tmp_path: Path) -> None:
     seeds = range(FIRST_SEED, FIRST_SEED + 50 * ROUNDS)
-    check([checks(f"C{seed}{base}x", base, seed) for seed in seeds], tmp_path)
+    check([checks(f"C{seed}{base}x", base, seed) for seed in seeds], tmp_path, version)
 
 
-@pytest.mark.parametrize("base", "ABC")
-def test_scenarios_of_held_pulls(base: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("base", "version"), [one for one in IN_VERSIONS if one[0] != "D"])
+def test_scenarios_of_held_pulls(base: str, version: str, tmp_path: Path) -> None:
     made = [holds(f"H{seed}{base}x", base, seed) for seed in range(FIRST_SEED, FIRST_SEED + 20 * ROUNDS)]
-    check([without_the_unanswered(case, answered(case)["steps"]) for case in made], tmp_path)
+    told = answered_together(made, BrokerVersion(version))
+    check([without_the_unanswered(case, ours["steps"]) for case, ours in zip(made, told, strict=True)], tmp_path, version)
 
 
-@pytest.mark.parametrize("base", "ABCD")
-def test_scenarios_of_what_is_rarer(base: str, tmp_path: Path) -> None:
-    check([others(f"O{seed}{base}x", base, seed) for seed in range(FIRST_SEED, FIRST_SEED + 20 * ROUNDS)], tmp_path)
+@pytest.mark.parametrize(("base", "version"), IN_VERSIONS)
+def test_scenarios_of_what_is_rarer(base: str, version: str, tmp_path: Path) -> None:
+    check([others(f"O{seed}{base}x", base, seed) for seed in range(FIRST_SEED, FIRST_SEED + 20 * ROUNDS)], tmp_path, version)

@@ -29,7 +29,10 @@ BASES: dict[str, dict[str, Any]] = {
         "enableConsumeQueueExt": True,
     },
     "D": {"brokerName": "broker-b", "brokerClusterName": "other", "autoCreateTopicEnable": False, "maxErrorRateOfBloomFilter": 7},
+    "E": {"enableLmq": True, "enableMultiDispatch": True},
 }
+# the base with light queues
+LIGHT = "E"
 TAGS = ("TagA", "TagB", "Aa", "BB", "Ünï", " TagA", "TagA||TagB", "", None, None)
 EXPRESSIONS: tuple[tuple[str | None, str | None], ...] = (
     ("*", "TAG"),
@@ -91,6 +94,9 @@ class Maker:
         self.name, self.base = name, base
         self.topics = [f"{name}T{i}" for i in range(2)]
         self.groups = [f"{name}G{i}" for i in range(2)]
+        self.light = [f"%LMQ%{name}{i}" for i in range(2)]
+        if base == LIGHT:
+            self.topics[1], self.groups[1] = self.light
         self.queues = 4
         self.steps: list[Step] = []
         self.parked = 0
@@ -100,6 +106,15 @@ class Maker:
 
     def add(self, op: str, **fields: Any) -> None:
         self.steps.append({"op": op, **fields})
+        if op == "send" and self.base == LIGHT:  # the real broker dispatches to light queues after the send is answered
+            self.steps.append({"op": "sleep", "ms": 20})
+
+    def message(self) -> dict[str, Any]:
+        made = message(self.digits)
+        if self.base == LIGHT and chance(self.digits, 0.5):
+            one, two = self.light
+            made.setdefault("props", {})["INNER_MULTI_DISPATCH"] = self.digits.choice([one, one, f"{one},{two}", f"{two},{two},", " "])
+        return made
 
     def pick_topic(self) -> str:
         return self.digits.choice([self.topics[0]] * 4 + [self.topics[1], f"%RETRY%{self.groups[0]}"])
@@ -139,7 +154,7 @@ class Maker:
         count = digits.choice([1, 1, 2, 5]) if count is None else count
         topic = self.topics[0] if self.base == "C" or chance(digits, 0.8) else self.topics[-1]
         if count:
-            self.add("send", topic=topic, queueId=queue_id, messages=[message(digits) for _ in range(count)])
+            self.add("send", topic=topic, queueId=queue_id, messages=[self.message() for _ in range(count)])
 
     def heartbeat(self) -> None:
         digits, client = self.digits, self.digits.choice(["c1", "c2"])
@@ -308,7 +323,7 @@ def meddle(maker: Maker, ids: list[str], budget: int) -> None:
     digits, topic = maker.digits, maker.topics[0]
     settings = [{"brokerPermission": 2}, {"enablePropertyFilter": False}, {"slaveReadEnable": True}]
     actions: list[Callable[[], None]] = [
-        *[lambda: maker.add("send", topic=topic, queueId=digits.choice([0, 0, 1]), messages=[message(digits)])] * 4,
+        *[lambda: maker.add("send", topic=topic, queueId=digits.choice([0, 0, 1]), messages=[maker.message()])] * 4,
         lambda: maker.add("brokerConfig", set=digits.choice(settings)),
         maker.group_step,
         maker.heartbeat,
@@ -334,7 +349,7 @@ def holds(name: str, base: str, seed: int) -> dict[str, Any]:
     if chance(digits, 0.5):
         maker.heartbeat()
     if chance(digits, 0.4):
-        maker.add("send", topic=maker.topics[0], queueId=0, messages=[message(digits) for _ in range(2)])
+        maker.add("send", topic=maker.topics[0], queueId=0, messages=[maker.message() for _ in range(2)])
     short = chance(digits, 0.15)
     if short:
         maker.add("brokerConfig", set={"longPollingEnable": False, "shortPollingTimeMills": 2000})
@@ -342,7 +357,8 @@ def holds(name: str, base: str, seed: int) -> dict[str, Any]:
     ids = [f"p{i}" for i in range(digits.choice([1, 2, 3, 5]))]
     for one in ids:
         kind = digits.choice([6, 6, 6, 7, 2, 3])
-        ext = maker.ext(kind) | {"topic": maker.topics[0], "queueId": digits.choice([0, 0, 0, 1]), "maxMsgNums": 32}
+        topic = digits.choice([maker.topics[0], maker.light[0]]) if base == LIGHT else maker.topics[0]
+        ext = maker.ext(kind) | {"topic": topic, "queueId": digits.choice([0, 0, 0, 1]), "maxMsgNums": 32}
         ext |= {"queueOffset": digits.choice([0, 0, 2, 2, 3]), "suspendTimeoutMillis": digits.choice([0, 100, 7000, 7000, 15000])}
         maker.add("pull", client=digits.choice(["c1", "c3"]), ext=ext, id=one)
         maker.add("sleep", ms=40)  # the harness does not wait for the pull to arrive
@@ -467,7 +483,7 @@ def others(name: str, base: str, seed: int) -> dict[str, Any]:
     for step in maker.steps:  # the harness fails on a step without body
         step["messages"] = [one | {"body": "x"} for one in step["messages"]] if "messages" in step else None
     maker.steps = [{key: value for key, value in step.items() if value is not None} for step in maker.steps]
-    messages = [message(maker.digits) | {"body": f"{name} {i}"} for i in range(4)]
+    messages = [maker.message() | {"body": f"{name} {i}"} for i in range(4)]
     maker.add("send", topic=maker.topic, queueId=0, messages=messages)
     actions = [maker.sent_back, maker.late, maker.to_retry, maker.unknown_topic, maker.lock, maker.check_config, maker.close]
     actions += [maker.replicate, maker.moved, maker.stored, maker.odd_request, maker.lock]

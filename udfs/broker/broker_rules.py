@@ -142,18 +142,19 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
             ),
         ),
         "timeout_is_read_when_held": Rule(
-            term="suspendTimeoutMillis",
+            term="suspendTimeoutMillis, sysFlag",
             variants=(
                 Variant(
                     _V3,
                     False,
-                    "a pull with the suspend bit but without suspendTimeoutMillis makes the processor throw",
+                    "a pull without sysFlag, or with the suspend bit but without suspendTimeoutMillis, makes the processor throw before "
+                    "it looks at topic and queue",
                     "PullMessageProcessor.processRequest, DefaultPullMessageResultHandler.handle",
                 ),
                 Variant(
                     _V5,
                     True,
-                    "suspendTimeoutMillis is read only when the pull is held",
+                    "sysFlag is read after topic and queue, suspendTimeoutMillis only when the pull is held",
                     "PullMessageProcessor.processRequest, DefaultPullMessageResultHandler.handle",
                 ),
             ),
@@ -239,6 +240,79 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 ),
             ),
         ),
+        "broadcasting_groups_are_notified": Rule(
+            term="NOTIFY_CONSUMER_IDS_CHANGED",
+            variants=(
+                Variant(_V3, True, "clients of each group are told of changes", "ConsumerManager.registerConsumer, doChannelCloseEvent"),
+                Variant(
+                    _V5,
+                    False,
+                    "clients of a BROADCASTING group are not told of changes",
+                    "ConsumerManager.registerConsumer, doChannelCloseEvent",
+                ),
+            ),
+        ),
+        "sync_masters_need_slaves": Rule(
+            term="SLAVE_NOT_AVAILABLE",
+            variants=(
+                Variant(_V3, True, "a synchronous master without a slave answers SLAVE_NOT_AVAILABLE", "CommitLog.submitReplicaRequest"),
+                Variant(_V5, False, "with inSyncReplicas at 1 a synchronous master needs no slave", "CommitLog.needHandleHA"),
+            ),
+        ),
+        "locks_make_dead_letters": Rule(
+            term="handleRetryAndDLQ",
+            variants=(
+                Variant(
+                    _V3,
+                    False,
+                    "a message to a retry topic that was tried as often as allowed becomes a dead letter",
+                    "SendMessageProcessor.handleRetryAndDLQ",
+                ),
+                Variant(
+                    _V5,
+                    True,
+                    "a message to a retry topic that was tried more often than allowed, or whose group holds a lock, becomes a dead letter "
+                    "with DELAY -1",
+                    "SendMessageProcessor.handleRetryAndDLQ",
+                ),
+            ),
+        ),
+        "sends_need_bodies": Rule(
+            term="buildMsgContext",
+            variants=(
+                Variant(_V3, False, "a message may have no body", "AbstractSendMessageProcessor.buildMsgContext"),
+                Variant(
+                    _V5,
+                    True,
+                    "a message without a body gets SYSTEM_ERROR first of all",
+                    "AbstractSendMessageProcessor.buildMsgContext",
+                ),
+            ),
+        ),
+        "bad_sends_are_invalid_parameters": Rule(
+            term="msgCheck",
+            variants=(
+                Variant(_V3, False, "a topic or queue that cannot be gets SYSTEM_ERROR", "AbstractSendMessageProcessor.msgCheck"),
+                Variant(_V5, True, "a topic or queue that cannot be gets INVALID_PARAMETER", "AbstractSendMessageProcessor.msgCheck"),
+            ),
+        ),
+        "bad_numbers_throw": Rule(
+            term="decodeCommandCustomHeader",
+            variants=(
+                Variant(
+                    _V3,
+                    False,
+                    "a field of a pull that is no number counts as missing",
+                    "RemotingCommand.decodeCommandCustomHeader",
+                ),
+                Variant(
+                    _V8,
+                    True,
+                    "a field of a pull's header that is no number gets SYSTEM_ERROR, before any check",
+                    "PullMessageRequestHeader.decode, a FastCodesHeader",
+                ),
+            ),
+        ),
         "arrivals_wake_on_slaves": Rule(
             term="NotifyMessageArrivingListener",
             variants=(
@@ -271,6 +345,12 @@ class BrokerRules:
     new_group_needs_messages: bool
     commits_of_known_groups_only: bool
     messages_get_properties: bool
+    broadcasting_groups_are_notified: bool
+    sync_masters_need_slaves: bool
+    locks_make_dead_letters: bool
+    sends_need_bodies: bool
+    bad_sends_are_invalid_parameters: bool
+    bad_numbers_throw: bool
     arrivals_wake_on_slaves: bool
 
     @classmethod

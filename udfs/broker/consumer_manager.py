@@ -60,11 +60,13 @@ class ConsumerManager:
         filters: the filter data that heartbeats register.
         notify: notifies a connection that its group changed (NOTIFY_CONSUMER_IDS_CHANGED).
         notify_consumer_ids_changed_enable: returns the broker's setting notifyConsumerIdsChangedEnable; called at each change.
+        tells_broadcasting: whether the clients of a BROADCASTING group are notified.
     """
 
     filters: ConsumerFilterManager
     notify: Callable[[Channel, str], None]
     notify_consumer_ids_changed_enable: Callable[[], bool]
+    tells_broadcasting: bool = True
     consumer_table: dict[str, ConsumerGroupInfo] = field(default_factory=dict)
 
     def get_consumer_group_info(self, group: str) -> ConsumerGroupInfo | None:
@@ -107,7 +109,8 @@ class ConsumerManager:
             self.filters.unregister(group, now)
 
     def _change(self, group: str, info: ConsumerGroupInfo, *, tell: bool) -> None:
-        if tell and self.notify_consumer_ids_changed_enable():
+        is_told = self.tells_broadcasting or info.message_model != "BROADCASTING"
+        if tell and is_told and self.notify_consumer_ids_changed_enable():
             for channel in info.channel_info_table:
                 self.notify(channel, group)
 

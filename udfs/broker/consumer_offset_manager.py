@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from store_format.config.config_rows import TOPIC_GROUP_SEPARATOR
-from store_format.layout import LMQ_PREFIX
 from store_format.store.lookup import NULL_POINTER, ThrownError
+from store_format.store.multi_dispatch import LMQ_QUEUE_ID, is_light_queue
 
 NO_OFFSET: Final = -1
-_LMQ_QUEUE_ID: Final = 0
 
 
 @dataclass(slots=True)
@@ -40,7 +39,7 @@ class ConsumerOffsetManager:
         """
         if queue_id is None or offset is None:
             raise ThrownError(NULL_POINTER)
-        self.offset_table.setdefault(key_of(group, topic), {})[self._queue(group, queue_id)] = offset
+        self.offset_table.setdefault(key_of(group, topic), {})[self.queue_of(group, queue_id)] = offset
 
     def query_offset(self, group: str | None, topic: str | None, queue_id: int | None) -> int:
         """Return the offset that a group committed for a queue, NO_OFFSET if it committed none.
@@ -50,10 +49,11 @@ class ConsumerOffsetManager:
         """
         if queue_id is None:
             raise ThrownError(NULL_POINTER)
-        return self.offset_table.get(key_of(group, topic), {}).get(self._queue(group, queue_id), NO_OFFSET)
+        return self.offset_table.get(key_of(group, topic), {}).get(self.queue_of(group, queue_id), NO_OFFSET)
 
-    def _queue(self, group: str | None, queue_id: int) -> int:
-        return _LMQ_QUEUE_ID if self.enable_lmq and (group or "").startswith(LMQ_PREFIX) else queue_id
+    def queue_of(self, group: str | None, queue_id: int) -> int:
+        """Return the queue under which a group's offset for a queue is kept."""
+        return LMQ_QUEUE_ID if is_light_queue(group or "", enable_lmq=self.enable_lmq) else queue_id
 
 
 def key_of(group: str | None, topic: str | None) -> str:

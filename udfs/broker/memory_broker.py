@@ -15,16 +15,16 @@ from typing import Any
 
 from store_format.layout import BLANK_SIZE, CQ_STORE_UNIT_SIZE, LMQ_PREFIX
 from store_format.log.append import NOT_APPENDED
-from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageStatus, PutSettings
+from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageRule, PutMessageStatus, PutSettings
 from store_format.record.message import Host, Message
 from store_format.remoting.headers import PullMessageRequestHeader
-from store_format.store.lookup import ThrownError
+from store_format.store.lookup import NUMBER_FORMAT, ThrownError
 from store_format.store.multi_dispatch import MultiDispatchRule
 from udfs.broker.broker_rules import BrokerRules
 from udfs.broker.consumer_manager import ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
 from udfs.broker.memory_store import EMPTY_LOG, HEAD_DELETED, LogExtent, MemoryStore
-from udfs.broker.multi_dispatch import MultiDispatchSettings, places
+from udfs.broker.multi_dispatch import MultiDispatchSettings, notified
 from udfs.broker.offset_moved_event import OffsetMovedEvent
 from udfs.broker.pull_message_processor import GetMessageResult, PullBrokerConfig, PullMessageProcessor, PullResponse
 from udfs.broker.rebalance_lock import RebalanceLockManager
@@ -53,7 +53,8 @@ class MemorySettings:
     """The settings of a broker, and the rules of its version.
 
     `value` returns a setting by the broker's own name. `changed` returns these settings with some of them replaced. `by_boundary` is the
-    value of LOOK_UPS, `text_operators` that of TEXT_OPERATORS, `multi_dispatch` that of MULTI_DISPATCH.
+    value of LOOK_UPS, `text_operators` that of TEXT_OPERATORS, `multi_dispatch` that of MULTI_DISPATCH,
+    `put_message` that of PUT_MESSAGE.
     """
 
     value: Callable[[str], Any]
@@ -67,16 +68,19 @@ class MemorySettings:
     by_boundary: bool
     text_operators: bool
     multi_dispatch: MultiDispatchRule
+    put_message: PutMessageRule
 
 
 @dataclass(slots=True, kw_only=True)
 class PullCall:
     """A pull request on a connection, and its answer; times in ms.
 
-    A client waits for no answer to a `oneway` pull. `thrown` is the Java class of the exception that the answer reports.
+    A client waits for no answer to a `oneway` pull. `has_bad_number` tells whether a field of the header was no number of its type.
+    `thrown` is the Java class of the exception that the answer reports.
     """
 
     header: PullMessageRequestHeader
+    has_bad_number: bool = False
     client: str
     sent_at: int
     oneway: bool = False
@@ -147,6 +151,7 @@ class MemoryBroker:
             filters=self.filters,
             notify=lambda client, group: self.pushed.setdefault(client, []).append(group),
             notify_consumer_ids_changed_enable=lambda: bool(self.settings.value("notifyConsumerIdsChangedEnable")),
+            tells_broadcasting=self.settings.rules.broadcasting_groups_are_notified,
         )
         self._next_sweep = self.now + self._interval()
 
@@ -165,7 +170,14 @@ class MemoryBroker:
 
     def sending(self) -> SendMessageProcessor:
         """Return the processor of sent messages, with the current settings."""
-        return SendMessageProcessor(config=self.settings.sends(), topics=self.topics, groups=self.groups, new_uniq_key=self._new_uniq_key())
+        return SendMessageProcessor(
+            config=self.settings.sends(),
+            topics=self.topics,
+            groups=self.groups,
+            new_uniq_key=self._new_uniq_key(),
+            holds_lock=lambda group: not self.locks.is_lock_all_expired(group, self.now),
+            rules=self.settings.rules,
+        )
 
     def _new_uniq_key(self) -> Callable[[], str] | None:
         """Return the function that makes the next UNIQ_KEY, None if the broker makes none."""
@@ -209,7 +221,7 @@ class MemoryBroker:
         """Sweep the held pulls now (PullRequestHoldService.checkHoldRequest); the next sweep is one interval later."""
         self._next_sweep = self.now + self._interval()
         for topic, queue_id in list(self.held):
-            if is_swept(topic):
+            if is_swept(topic, enable_lmq=self.groups.enable_lmq):
                 max_offset = self.store.queue(topic, queue_id).max_offset
                 self._notify(topic, queue_id, partial(notify_message_arriving, max_offset=max_offset, now=self.now))
 
@@ -222,6 +234,7 @@ class MemoryBroker:
             max_delay_level=len(self.store.delays),
             is_slave=self.role == BrokerRole.SLAVE,
             ends_properties=self.settings.rules.messages_get_properties,
+            rule=self.settings.put_message,
         )
         stored = self.store.put(inner, self.now, settings, self._multi_dispatch())
         if isinstance(stored, Message):
@@ -248,7 +261,7 @@ class MemoryBroker:
             properties=properties,
         )
         self._notify_arrival(topic, message.queue_id, message.queue_offset, arrival)
-        for (name, queue_id), offset in places(message, further):
+        for (name, queue_id), offset in notified(message, further):
             self._notify_arrival(name, queue_id, offset, arrival)
 
     def _notify_arrival(self, topic: str, queue_id: int, queue_offset: int, arrival: Arrival) -> None:
@@ -330,6 +343,8 @@ class MemoryBroker:
             if not (call.oneway and first_pass):
                 call.answer(response, None, self.now)
 
+        if call.has_bad_number and self.settings.rules.bad_numbers_throw and not processor.rejects():
+            raise ThrownError(NUMBER_FORMAT)
         processor.process_request(header, CLIENT, broker_allow_suspend=first_pass, answer=answer)
 
     def _get_message(
@@ -350,6 +365,7 @@ class MemoryBroker:
 
     def note_offset(self, group: str | None, topic: str | None, queue_id: int | None, offset: int | None) -> None:
         """Report to `note` that a group committed an offset."""
+        queue_id = None if queue_id is None else self.offsets.queue_of(group, queue_id)
         self.note(self.now, "consumer_offset", {"consumerGroup": group, "topic": topic, "queueId": queue_id, "consumerOffset": offset})
 
     def _hold(self, topic: str, queue_id: int, held: HeldPull) -> None:

@@ -85,9 +85,7 @@ class MemoryStore:
     multi_dispatch: MultiDispatch = field(init=False)
 
     def __post_init__(self) -> None:
-        self.multi_dispatch = MultiDispatch(
-            topic_queue_table=self.topic_queue_table, max_offset=lambda topic, queue_id: self.queue(topic, queue_id).max_offset
-        )
+        self.multi_dispatch = MultiDispatch(topic_queue_table=self.topic_queue_table)
 
     def queue(self, topic: str | None, queue_id: int | None) -> MemoryQueue:
         """Return a queue, created if it does not exist: DefaultMessageStore.findConsumeQueue.
@@ -110,7 +108,7 @@ class MemoryStore:
         Raises:
             PutMessageError: the broker throws.
         """
-        prepared = prepare(self.multi_dispatch.with_offsets(inner, settings.max_delay_level, further), now, settings)
+        prepared = prepare(inner, now, settings, lambda written: self.multi_dispatch.with_offsets(written, further))
         if isinstance(prepared, PutMessageStatus):
             return prepared
         key = (prepared.topic.decode(), prepared.queue_id)

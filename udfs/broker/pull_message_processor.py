@@ -239,10 +239,12 @@ class PullMessageProcessor:
         if not group.consumeEnable:
             remark = f"subscription group no permission, {header.consumerGroup}"
             raise Refused(ResponseCode.NO_PERMISSION, remark, ForbiddenType.GROUP_FORBIDDEN)
-        _needed(header.sysFlag)
-        if header.has(PullSysFlag.SUSPEND) and not self.rules.timeout_is_read_when_held:
-            _needed(header.suspendTimeoutMillis)
+        if not self.rules.timeout_is_read_when_held:
+            _needed(header.sysFlag)
+            if header.has(PullSysFlag.SUSPEND):
+                _needed(header.suspendTimeoutMillis)
         self._check_queue(header, client)
+        _needed(header.sysFlag)
         by_request = header.has(PullSysFlag.SUBSCRIPTION)
         subscription, filter_data = self._of_request(header) if by_request else self._of_registration(header, group)
         kind = subscription.expression_type

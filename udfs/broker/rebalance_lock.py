@@ -1,6 +1,6 @@
 """The broker's locks: which client of a group may consume a queue in order.
 
-Broker source (4.9.3): RebalanceLockManager.tryLockBatch, unlockBatch.
+Broker source (4.9.3): RebalanceLockManager.tryLockBatch, unlockBatch; isLockAllExpired (5.5.0).
 Rule: for each group, a queue is locked by one client until that client unlocks it or has not renewed the lock for a minute.
 Surprise: a client that unlocks a queue of another client is answered SUCCESS, but the lock stays.
 """
@@ -40,6 +40,10 @@ class RebalanceLockManager:
                 self.mq_lock_table[group, queue] = _LockEntry(client_id, now)
                 held.append(queue)
         return held
+
+    def is_lock_all_expired(self, group: str, now: int) -> bool:
+        """Return whether no client of a group holds a lock."""
+        return all(entry.is_expired(now) for (one, _), entry in self.mq_lock_table.items() if one == group)
 
     def unlock_batch(self, group: str | None, queues: Iterable[MessageQueue], client_id: str | None) -> None:
         """Remove the locks that the client holds on queues."""

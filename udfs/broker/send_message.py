@@ -19,6 +19,8 @@ from typing import Final
 from store_format.config.config_rows import SubscriptionGroupConfig
 from store_format.log import put_message as pm
 from store_format.record.message import Message, decode_properties, encode_properties
+from store_format.store.lookup import NULL_POINTER
+from udfs.broker.broker_rules import DEFAULT_BROKER_RULES, BrokerRules
 from udfs.broker.pull_message_processor import Refused
 from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import DLQ_GROUP_TOPIC_PREFIX, TopicConfigManager, is_writeable, topic_fault
@@ -43,6 +45,7 @@ _REFUSED: Final = {
     pm.PutMessageStatus.MESSAGE_ILLEGAL: (ResponseCode.MESSAGE_ILLEGAL, _ILLEGAL),
     pm.PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: (ResponseCode.MESSAGE_ILLEGAL, _ILLEGAL),
     pm.PutMessageStatus.SERVICE_NOT_AVAILABLE: (ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now."),
+    pm.PutMessageStatus.UNKNOWN_ERROR: (ResponseCode.SYSTEM_ERROR, "UNKNOWN_ERROR"),
 }
 
 
@@ -79,13 +82,16 @@ class SendMessageRequest:
 class SendMessageProcessor:
     """The processor of sent messages, with the tables and settings it reads.
 
-    `new_uniq_key` makes the UNIQ_KEY of a message that has none; None if the broker adds only CLUSTER (4.9).
+    `new_uniq_key` makes the UNIQ_KEY of a message that has none; None if the broker adds only CLUSTER (4.9). `holds_lock` tells whether a
+    client of a group holds a lock. `rules` are those of the broker's version.
     """
 
     config: SendBrokerConfig
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
     new_uniq_key: Callable[[], str] | None = None
+    holds_lock: Callable[[str], bool] = lambda _group: False
+    rules: BrokerRules = DEFAULT_BROKER_RULES
 
     def accept(self, request: SendMessageRequest) -> pm.InnerMessage:
         """Return the message that the broker stores for a request.
@@ -94,6 +100,8 @@ class SendMessageProcessor:
             SendRefused: the broker refuses the message.
         """
         message = request.message
+        if self.rules.sends_need_bodies and not message.body:
+            raise SendRefused(ResponseCode.SYSTEM_ERROR, NULL_POINTER)
         self._check(request)
         if message.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             message = self._to_dead_letters(request)
@@ -119,8 +127,9 @@ class SendMessageProcessor:
         known = self.topics.topic_config_table.get(name)
         if not is_writeable(self.config.broker_permission) and known is not None and known.order:
             raise SendRefused(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] sending message is forbidden")
+        bad = ResponseCode.INVALID_PARAMETER if self.rules.bad_sends_are_invalid_parameters else ResponseCode.SYSTEM_ERROR
         if fault := topic_fault(name):
-            raise SendRefused(ResponseCode.SYSTEM_ERROR, fault)
+            raise SendRefused(bad, fault)
         if name == pm.SCHEDULE_TOPIC:
             raise SendRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
         topic = self.topics.create_topic_in_send_message(
@@ -134,7 +143,7 @@ class SendMessageProcessor:
         if topic is None:
             raise SendRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!\n{_TODO}")
         if queue_id >= max(topic.writeQueueNums, topic.readQueueNums):
-            raise SendRefused(ResponseCode.SYSTEM_ERROR, f"request queueId[{queue_id}] is illegal, {name}")
+            raise SendRefused(bad, f"request queueId[{queue_id}] is illegal, {name}")
 
     def _to_dead_letters(self, request: SendMessageRequest) -> pm.InnerMessage:
         """Return a message to a retry topic; its topic is the dead letter topic if it was tried too often: handleRetryAndDLQ."""
@@ -144,10 +153,12 @@ class SendMessageProcessor:
         if group is None:
             raise SendRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group_name} \n{_TODO}")
         most = group.retryMaxTimes if request.max_reconsume_times is None else request.max_reconsume_times
-        if message.reconsume_times < most:
+        later = self.rules.locks_make_dead_letters
+        if message.reconsume_times < most + later and not (later and self.holds_lock(group_name)):
             return message
         dead = self.topics.create_topic_in_send_message_back(DLQ_GROUP_TOPIC_PREFIX + group_name, DLQ_NUMS_PER_GROUP)
-        return replace(message, topic=dead.topicName, queue_id=0)
+        delay = {pm.PROPERTY_DELAY: "-1"} if later else {}
+        return replace(message, topic=dead.topicName, queue_id=0, properties=dict(message.properties) | delay)
 
 
 def uniq_key(number: int) -> str:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from store_format.config.config_rows import SubscriptionGroupConfig
-from store_format.layout import LMQ_PREFIX
 from store_format.store.lookup import NULL_POINTER, ThrownError
+from store_format.store.multi_dispatch import is_light_queue
 from udfs.broker.system_groups import SYSTEM_GROUPS, is_sys_consumer_group
 
 
@@ -57,9 +57,9 @@ class SubscriptionGroupManager:
             self.update_subscription_group_config(config)
         return config
 
-    def contains_subscription_group(self, group: str) -> bool:
+    def contains_subscription_group(self, group: str | None) -> bool:
         """Return whether a group has a configuration; one of light message queues needs none (5.5.0)."""
-        return self._is_of_light_queues(group) or group in self.subscription_group_table
+        return group is not None and (self._is_of_light_queues(group) or group in self.subscription_group_table)
 
     def _is_of_light_queues(self, group: str) -> bool:
-        return self.enable_lmq and group.startswith(LMQ_PREFIX)
+        return is_light_queue(group, enable_lmq=self.enable_lmq)

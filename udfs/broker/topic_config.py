@@ -1,7 +1,7 @@
 """The configurations of topics: the topics that a broker starts with, and when it creates another one.
 
 Broker source (4.9.3): TopicConfigManager (constructor, selectTopicConfig, createTopicInSendMessageMethod,
-createTopicInSendMessageBackMethod), LmqTopicConfigManager.selectTopicConfig, PermName, TopicValidator.
+createTopicInSendMessageBackMethod), LmqTopicConfigManager (selectTopicConfig, updateTopicConfig), PermName, TopicValidator.
 Rule: a pull never creates a topic. A message to an unknown topic creates it, as a copy of the model topic that the message names, if the
 model topic has the permission INHERIT. A heartbeat and a message that is sent back create the group's retry topic.
 Surprise: TBW102 exists only if autoCreateTopicEnable was set at the start. If it is switched off later, TBW102 stays but is no model.
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from store_format.config.config_rows import TopicConfig
-from store_format.layout import LMQ_PREFIX
 from store_format.log.put_message import SCHEDULE_TOPIC
 from store_format.store.lookup import NULL_POINTER, ThrownError
+from store_format.store.multi_dispatch import is_light_queue
 
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
@@ -127,14 +127,10 @@ class TopicConfigManager:
 
     def update_topic_config(self, config: TopicConfig) -> None:
         """Create or replace the configuration of a topic; ignored for a light message queue."""
-        if self.is_light_queue(config.topicName):
+        if is_light_queue(config.topicName, enable_lmq=self.enable_lmq):
             return
         self.topic_config_table[config.topicName] = config
         self.updated(config)
-
-    def is_light_queue(self, topic: str) -> bool:
-        """Return whether a topic is a light message queue, which needs no configuration."""
-        return self.enable_lmq and topic.startswith(LMQ_PREFIX)
 
     def select_topic_config(self, topic: str | None) -> TopicConfig | None:
         """Return the configuration of a topic, None if the broker has none.
@@ -144,7 +140,7 @@ class TopicConfigManager:
         """
         if topic is None:
             raise ThrownError(NULL_POINTER)
-        if self.is_light_queue(topic):
+        if is_light_queue(topic, enable_lmq=self.enable_lmq):
             return _with_queues(topic, 1)
         return self.topic_config_table.get(topic)
 

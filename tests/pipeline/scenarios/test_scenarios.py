@@ -153,7 +153,8 @@ def sent(version: str, **props: str) -> str:
         ('{"steps": [{"op": "group", "group": "g", "config": {"x": 1}}]}', 'an object in "config" of step 1, group'),
         ('{"steps": [{"op": "send", "topic": "t", "queueId": 0}]}', '"messages", or "count" and "template", in step 1, send'),
         ('{"steps": [{"op": "send", "topic": "t", "queueId": 0, "messages": [{"tags": 1}]}]}', 'a text in "tags"'),
-        (sent("5.5.0", INNER_MULTI_DISPATCH="%LMQ%a,b"), "only names that begin with %LMQ% in INNER_MULTI_DISPATCH"),
+        (sent("5.5.0", INNER_MULTI_DISPATCH="%LMQ%a,b,%LMQ%c"), "names that begin with %LMQ% before others in INNER_MULTI_DISPATCH"),
+        (sent("5.5.0", p="x\x02INNER_MULTI_QUEUE_OFFSET\x01abc"), "whole numbers below 10^9 in INNER_MULTI_QUEUE_OFFSET"),
         (sent("4.9.3", INNER_MULTI_QUEUE_OFFSET="1,x"), "whole numbers below 10^9 in INNER_MULTI_QUEUE_OFFSET"),
         ('{"steps": [{"op": "drain", "ext": {}}]}', 'a whole number in "queueOffset"'),
         (
