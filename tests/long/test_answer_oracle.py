@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from store_format.broker_version import BrokerVersion
-from tests.makers.made_scenarios import LIGHT, checks, holds, others
+from tests.makers.made_scenarios import BASES, checks, holds, others
 from tests.makers.made_scenarios import answered as without_the_unanswered
 from tests.runs.scenario_answers import answered_together, compared
 from tests.truth.oracle import harness, needs_oracle
@@ -24,9 +24,11 @@ ROUNDS = int(os.environ.get("PULLSIM_ORACLE_ROUNDS", "1"))
 FIRST_SEED = int(os.environ.get("PULLSIM_ORACLE_SEED", "0"))
 # the real broker's clock runs, ours stands still: times are compared in the recorded scenarios instead
 TIMES = ("timing", "heldSeconds")
+# ids that a broker 5.5.0 makes of its address and the time
+IDS = ("UNIQ_KEY",)
 
 
-IN_VERSIONS = [*((base, "4.9.3") for base in "ABCD"), *((LIGHT, version) for version in ("4.9.3", "4.9.8", "5.5.0"))]
+IN_VERSIONS = [(base, version) for version in ("4.9.3", "4.9.8", "5.5.0") for base in BASES]
 
 
 def ask_the_broker(cases: list[dict[str, Any]], folder: Path, version: str) -> list[dict[str, Any]]:
@@ -39,7 +41,7 @@ def ask_the_broker(cases: list[dict[str, Any]], folder: Path, version: str) -> l
 def check(cases: list[dict[str, Any]], folder: Path, version: str) -> None:
     recorded = ask_the_broker(cases, folder, version)
     told = answered_together(recorded, BrokerVersion(version))
-    differing = {old["name"]: found for old, new in zip(recorded, told, strict=True) if (found := compared(old, new, TIMES))}
+    differing = {old["name"]: found for old, new in zip(recorded, told, strict=True) if (found := compared(old, new, TIMES + IDS))}
     assert differing == {}
 
 

@@ -277,6 +277,18 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 ),
             ),
         ),
+        "slaves_reject_sends": Rule(
+            term="rejectRequest",
+            variants=(
+                Variant(_V3, False, "a slave answers SERVICE_NOT_AVAILABLE, after all checks", "DefaultMessageStore.checkStoreStatus"),
+                Variant(
+                    _V5,
+                    True,
+                    "a slave without enableSlaveActingMaster answers SYSTEM_BUSY first of all",
+                    "SendMessageProcessor.rejectRequest",
+                ),
+            ),
+        ),
         "sends_need_bodies": Rule(
             term="buildMsgContext",
             variants=(
@@ -348,6 +360,7 @@ class BrokerRules:
     broadcasting_groups_are_notified: bool
     sync_masters_need_slaves: bool
     locks_make_dead_letters: bool
+    slaves_reject_sends: bool
     sends_need_bodies: bool
     bad_sends_are_invalid_parameters: bool
     bad_numbers_throw: bool

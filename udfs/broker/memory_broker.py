@@ -170,13 +170,15 @@ class MemoryBroker:
 
     def sending(self) -> SendMessageProcessor:
         """Return the processor of sent messages, with the current settings."""
+        value, rules = self.settings.value, self.settings.rules
         return SendMessageProcessor(
             config=self.settings.sends(),
             topics=self.topics,
             groups=self.groups,
             new_uniq_key=self._new_uniq_key(),
             holds_lock=lambda group: not self.locks.is_lock_all_expired(group, self.now),
-            rules=self.settings.rules,
+            rejects=rules.slaves_reject_sends and self.role == BrokerRole.SLAVE and not value("enableSlaveActingMaster"),
+            rules=rules,
         )
 
     def _new_uniq_key(self) -> Callable[[], str] | None:

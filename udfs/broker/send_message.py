@@ -83,7 +83,7 @@ class SendMessageProcessor:
     """The processor of sent messages, with the tables and settings it reads.
 
     `new_uniq_key` makes the UNIQ_KEY of a message that has none; None if the broker adds only CLUSTER (4.9). `holds_lock` tells whether a
-    client of a group holds a lock. `rules` are those of the broker's version.
+    client of a group holds a lock, `rejects` whether the broker refuses each message. `rules` are those of the broker's version.
     """
 
     config: SendBrokerConfig
@@ -91,6 +91,7 @@ class SendMessageProcessor:
     groups: SubscriptionGroupManager
     new_uniq_key: Callable[[], str] | None = None
     holds_lock: Callable[[str], bool] = lambda _group: False
+    rejects: bool = False
     rules: BrokerRules = DEFAULT_BROKER_RULES
 
     def accept(self, request: SendMessageRequest) -> pm.InnerMessage:
@@ -99,6 +100,7 @@ class SendMessageProcessor:
         Raises:
             SendRefused: the broker refuses the message.
         """
+        self.check_reject()
         message = request.message
         if self.rules.sends_need_bodies and not message.body:
             raise SendRefused(ResponseCode.SYSTEM_ERROR, NULL_POINTER)
@@ -111,6 +113,11 @@ class SendMessageProcessor:
         stored = {name: value for name, value in properties.items() if name != PROPERTY_WAIT_STORE_MSG_OK}
         # For a negative queue id the broker draws a queue at random; this takes queue 0.
         return replace(message, queue_id=max(message.queue_id, 0), properties=properties, properties_string=pm.properties_to_string(stored))
+
+    def check_reject(self) -> None:
+        """Raise SendRefused if the broker refuses each message."""
+        if self.rejects:
+            raise SendRefused(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
 
     def _with_all_properties(self, message: pm.InnerMessage, properties: dict[str, str]) -> pm.InnerMessage:
         """Return the message as 5.5.0 stores it: with its property WAIT."""
@@ -201,6 +208,7 @@ def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: 
     Raises:
         SendRefused: the broker refuses the request.
     """
+    processor.check_reject()
     config, name = processor.config, request.group
     group = processor.groups.find_subscription_group_config(name, auto_create=config.auto_create_subscription_group)
     if group is None:
