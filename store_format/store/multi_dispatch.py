@@ -68,7 +68,7 @@ def has_further_queues(topic: str, rule: MultiDispatchRule) -> bool:
 
 
 def is_light_queue(name: str, *, enable_lmq: bool) -> bool:
-    """Return whether a topic or group is a light message queue, or a group of them, which needs no configuration."""
+    """Return whether a name is that of a light message queue, or of a group of such queues; neither needs a configuration."""
     return enable_lmq and name.startswith(LMQ_PREFIX)
 
 

@@ -52,6 +52,7 @@ def scenario_seeds() -> list[bytes]:
         {"op": "group", "group": "G", "config": {"consumeEnable": True, "retryQueueNums": 1}},
         {"op": "send", "topic": "T", "queueId": 0, "messages": [{"tags": "a", "props": {"k": "v"}}, {"bodySize": 5}]},
         {"op": "send", "topic": "T", "queueId": 1, "count": 3, "template": {"tags": "b", "keys": "k"}},
+        {"op": "send", "topic": "T", "queueId": 0, "messages": [{"props": {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}}]},
     ]
     ext = {"consumerGroup": "G", "topic": "T", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32, "sysFlag": 6, "subVersion": 1}
     heard = {"topic": "T", "subString": "a > 1", "subVersion": 1, "expressionType": "SQL92"}
@@ -77,7 +78,8 @@ def scenario_seeds() -> list[bytes]:
         {"op": "deleteCommitLogHead"},
         {"op": "replicate", "topic": "T", "queueId": 0},
     ]
-    bases: list[dict[str, str]] = [{}, {"rulesVersion": "5.5.0"}]
+    light = {"enableLmq": True, "enableMultiDispatch": True}
+    bases: list[dict[str, Any]] = [{}, light, light | {"rulesVersion": "5.5.0"}]
     whole = [{"name": "one", "brokerBase": base, "steps": steps + more} for base in bases for more in (pulls, changes)]
     return [*(json.dumps(one).encode() for one in whole), (EXAMPLES / "scenarios.jsonl").read_bytes().split(b"\n", 1)[0]]
 
