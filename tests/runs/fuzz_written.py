@@ -94,7 +94,8 @@ def use_scenarios(raw: bytes) -> None:
 
 
 def _is_small(scenario: Scenario) -> bool:
-    return all(step.get(name, 0) is None or not step.get(name, 0) > most for step in scenario.steps for name, most in _MOST.items())
+    numbers = ((step.get(name), most) for step in scenario.steps for name, most in _MOST.items())
+    return not any(isinstance(number, int) and number > most for number, most in numbers)
 
 
 # TOML and properties ------------------------------------------------------------------------------------------------------------------
