@@ -3,6 +3,7 @@
     PULLSIM_SOAK_SECONDS=21600 ./run long -k test_soak
 
 Pulls and messages come at a bounded rate, and the time of the pulls is that of the clock. PULLSIM_SOAK_SECONDS is the time of the run.
+PULLSIM_SOAK_FOLDER is a folder that is kept. A run goes on where the former run of the folder ended, or died: hours can be parts.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from tests.runs.prometheus import parse
 from tests.truth.places import PROJECT
 
 SECONDS = int(os.environ.get("PULLSIM_SOAK_SECONDS", "1800"))
+# seconds that all runs of a folder have together
+ALL_RUNS = max(SECONDS, 25_000)
 # seconds after which memory and files that a process takes only at its start no longer count
 SETTLED = 900
 TICK, PULLS = 2.0, 30
@@ -38,10 +41,11 @@ TICK, PULLS = 2.0, 30
 AHEAD = 300
 # seconds within which the last pulls are answered
 REST = 180
+ANSWERS = "SELECT consumerGroup, status, nextBeginOffset, minOffset, maxOffset, messageCount, wokenMillis FROM pull_response"
 WORKLOAD = f"""
 seed = 3
 start = 2026-01-01T00:00:00Z
-duration = "{SECONDS + AHEAD + REST}s"
+duration = "{ALL_RUNS + AHEAD + REST}s"
 [settings]
 mappedFileSizeCommitLog = 1048576
 messageIndexEnable = false
@@ -97,8 +101,11 @@ def memory_and_files(pids: Sequence[int]) -> tuple[int, int]:
 class Pulls:
     """Makes pulls of a moment, each of a group of its own by which its answer is found."""
 
-    def __init__(self, store: GrowingStore) -> None:
-        self.chance, self.made = random.Random(5), dict[str, dict[str, Any]]()
+    def __init__(self, store: GrowingStore, sent: Sequence[Path]) -> None:
+        """`sent`: the files of former runs."""
+        lines = (json.loads(line) for path in sent for line in path.read_text("utf-8").splitlines())
+        self.made: dict[str, dict[str, Any]] = {line["request"]["group"]: line["request"] for line in lines if "request" in line}
+        self.chance = random.Random(len(self.made))
         self._queues: dict[tuple[str, int], list[int]] = {("none", 0): []}
         for moment, queue in zip(store.times, store.queues, strict=True):
             self._queues.setdefault(queue, []).append(moment)
@@ -154,74 +161,116 @@ def check_flat(samples: Sequence[Sample]) -> None:
     assert batch[1] <= batch[0] * 1.3 + 0.1, batch
 
 
-def answers_of(lake: Path) -> list[dict[str, str]]:
-    asked = "SELECT consumerGroup, status, nextBeginOffset, minOffset, maxOffset, messageCount, wokenMillis FROM pull_response"
+def found_in(lake: Path, asked: str) -> list[dict[str, str]]:
+    """The rows of a question to a lake."""
     command = [sys.executable, "-m", "pipeline.main", "sql", "--lake", str(lake), asked, "--format", "csv"]
     run = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     return list(csv.DictReader(io.StringIO(run.stdout)))
 
 
-def answered_alone(folder: Path, pulls: dict[str, dict[str, Any]], answers: Sequence[dict[str, str]]) -> dict[str, dict[str, Any]]:
-    """The replay's answer to each pull, sent again at the moment of its answer and without waiting."""
+def answered_alone(
+    lake: Path, folder: Path, pulls: dict[str, dict[str, Any]], answers: Sequence[dict[str, str]]
+) -> dict[str, dict[str, Any]]:
+    """The replay's answer to each pull, sent again at the moment of its answer and without waiting; files go into `folder`."""
     requests, out = folder / "alone.jsonl", folder / "alone-answers.jsonl"
     asked = [pulls[row["consumerGroup"]] | {"sysFlag": 1} for row in answers]
     moments = [int(row["wokenMillis"] or one["timestamp"]) for row, one in zip(answers, asked, strict=True)]
     write_requests(requests, [{"request": one | {"timestamp": moment}} for one, moment in zip(asked, moments, strict=True)])
-    call: list[str | Path] = ["replay", "--lake", folder / "lake", "--requests", requests, "--at", "request-time", "--out", out]
+    call: list[str | Path] = ["replay", "--lake", lake, "--requests", requests, "--at", "request-time", "--out", out]
     run = ended(call)
     assert run.code == 0, run.err
     found = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     return {line["request"]["group"]: line["response"] for line in found}
 
 
+class Soak:
+    """The folder of a soak: the store, the lake, the requests, and what former runs left.
+
+    Attributes:
+        former: seconds up to which the stream has answered.
+        number: number of files of requests.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.lake, self.incoming, self.metrics = folder, folder / "lake", folder / "incoming", folder / "stream.prom"
+        self.importing: list[str | Path] = ["import", folder / "store", "--lake", self.lake, "--broker-name", "b"]
+        if not self.incoming.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "workload.toml").write_text(WORKLOAD, "utf-8")
+            assert ended(["generate", folder / "grown", "--workload", folder / "workload.toml"]).code == 0
+        self.store = GrowingStore(folder / "grown", folder / "store")
+        self.first = self.store.times[0]
+        if not self.incoming.exists():
+            self.store.grow_to(self.first)
+            assert ended(self.importing).code == 0
+            self.incoming.mkdir()
+        sent = sorted(self.incoming.glob("*.jsonl"))
+        self.pulls, self.number, self.former = Pulls(self.store, sent), len(sent), 0.0
+        if sent:
+            self.former = (json.loads(sent[-1].read_text("utf-8").splitlines()[-1])["timestamp"] - self.first) / 1000 + TICK
+        self.grow(0)
+        self.metrics.unlink(missing_ok=True)
+
+    def start(self) -> tuple[list[subprocess.Popen[str]], list[Path]]:
+        """The follower and the stream, and the files to which they print."""
+        one_gib = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
+        told = [self.folder / "follower.txt", self.folder / "stream.txt"]
+        asked: list[str | Path] = ["--lake", self.lake, "--requests", self.incoming, "--checkpoint", self.folder / "of-stream"]
+        asked += ["--at", "request-time", "--hold", "--metrics", self.metrics]
+        follower = start([*self.importing, "--follow", "--trigger", "5", *one_gib], told=told[0])
+        return [follower, start(["stream", *asked, *one_gib], told=told[1])], told
+
+    def grow(self, now: float) -> int:
+        """Show the store's messages up to a moment of this run, s, and those that are ahead of it; returns their number."""
+        return self.store.grow_to(self.first + int((self.former + now + AHEAD) * 1000))
+
+    def ask(self, now: float) -> None:
+        """Send the pulls of a moment of this run, s."""
+        moment = self._moment(now)
+        self._write([*self.pulls.at(moment), {"kind": "heartbeat", "timestamp": moment + PULLS}])
+
+    def end(self, now: float) -> None:
+        """Let the time of the requests go on so far that no pull is held any more."""
+        self._write([{"kind": "heartbeat", "timestamp": self._moment(now) + 60_000}])
+
+    def _moment(self, now: float) -> int:
+        return self.first + int((self.former + now) * 1000)
+
+    def _write(self, lines: Sequence[dict[str, Any]]) -> None:
+        write_requests(self.incoming / f"{self.number:08d}.jsonl", lines)
+        self.number += 1
+
+
 def test_a_stream_and_a_follower_go_on_for_hours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "workload.toml").write_text(WORKLOAD, "utf-8")
-    assert ended(["generate", tmp_path / "grown", "--workload", tmp_path / "workload.toml"]).code == 0
-    store = GrowingStore(tmp_path / "grown", tmp_path / "store")
-    lake, incoming, metrics, pulls = tmp_path / "lake", tmp_path / "incoming", tmp_path / "stream.prom", Pulls(store)
-    incoming.mkdir()
-    first = store.times[0]
-    store.grow_to(first)
-    importing: list[str | Path] = ["import", tmp_path / "store", "--lake", lake, "--broker-name", "b"]
-    assert ended(importing).code == 0
-    store.grow_to(first + AHEAD * 1000)
-    one_gib = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
-    asked: list[str | Path] = ["--lake", lake, "--requests", incoming, "--checkpoint", tmp_path / "of-stream"]
-    asked += ["--at", "request-time", "--hold"]
-    told = [tmp_path / "follower.txt", tmp_path / "stream.txt"]
-    running = [
-        start([*importing, "--follow", "--trigger", "5", *one_gib], told=told[0]),
-        start(["stream", *asked, "--metrics", metrics, *one_gib], told=told[1]),
-    ]
-    samples, number = [], 0
+    soak = Soak(Path(os.environ.get("PULLSIM_SOAK_FOLDER", tmp_path)))
+    running, told = soak.start()
+    samples = list[Sample]()
     try:
-        while "batch 0:" not in told[0].read_text("utf-8"):  # the first batch takes minutes on a busy machine, the next ones less
+        while "batch " not in told[0].read_text("utf-8"):  # the first batch takes minutes on a busy machine, the next ones less
             assert [process.poll() for process in running] == [None, None]
             time.sleep(1)
         begun = time.monotonic()
         while (now := time.monotonic() - begun) < SECONDS:
             assert [process.poll() for process in running] == [None, None]
-            count = store.grow_to(first + int((now + AHEAD) * 1000))
-            moment = first + int(now * 1000)
-            write_requests(incoming / f"{number:08d}.jsonl", [*pulls.at(moment), {"kind": "heartbeat", "timestamp": moment + PULLS}])
-            samples.append(sampled(begun, running, metrics, lake))
-            number += 1
-            time.sleep(max(begun + number * TICK - time.monotonic(), 0))
-        write_requests(incoming / "end.jsonl", [{"kind": "heartbeat", "timestamp": moment + 60_000}])
-        while stream_metrics(metrics).get("pullsim_stream_requests_answered_total") != len(pulls.made):
-            assert time.monotonic() - begun < SECONDS + REST, stream_metrics(metrics)
+            count = soak.grow(now)
+            soak.ask(now)
+            samples.append(sampled(begun, running, soak.metrics, soak.lake))
+            time.sleep(max(begun + len(samples) * TICK - time.monotonic(), 0))
+        soak.end(now)
+        while found_in(soak.lake, "SELECT count(*) AS count FROM pull_response") != [{"count": str(len(soak.pulls.made))}]:
+            assert time.monotonic() - begun < SECONDS + REST, stream_metrics(soak.metrics)
             time.sleep(1)
     finally:
         for process in running:
             process.terminate()
         codes = [process.wait(timeout=120) for process in running]
     assert codes == [0, 0], [path.read_text("utf-8")[-3000:] for path in told]
-    answers = answers_of(lake)
-    assert Counter(row["consumerGroup"] for row in answers) == Counter([*pulls.made])
-    alone = answered_alone(tmp_path, pulls.made, answers)
+    answers = found_in(soak.lake, ANSWERS)
+    assert Counter(row["consumerGroup"] for row in answers) == Counter([*soak.pulls.made])
+    alone = answered_alone(soak.lake, tmp_path, soak.pulls.made, answers)
     with capsys.disabled():
-        held = sum(bool(row["wokenMillis"]) for row in answers)
-        print(f"{SECONDS} s: {len(answers)} pulls answered once, {held} held; {count} messages; {samples[:: max(len(samples) // 12, 1)]}")
+        held, shown = sum(bool(row["wokenMillis"]) for row in answers), samples[:: max(len(samples) // 12, 1)]
+        print(f"{soak.former + now:.0f} s: {len(answers)} pulls answered once, {held} held; {count} messages; {shown}")
     compared = ((row, alone[row["consumerGroup"]]) for row in answers)
     assert [row for row, replayed in compared if any(row[name] != str(replayed[name]) for name in ("status", "nextBeginOffset"))] == []
     if SECONDS >= SETTLED:

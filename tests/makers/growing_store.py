@@ -24,8 +24,8 @@ class GrowingStore:
     def __init__(self, grown: Path, path: Path) -> None:
         self.path, self._log = path, sorted((grown / "commitlog").iterdir())
         self._file_bytes = self._log[0].stat().st_size
-        shutil.copytree(grown / "config", path / "config")
-        (path / "commitlog").mkdir()
+        shutil.copytree(grown / "config", path / "config", dirs_exist_ok=True)
+        (path / "commitlog").mkdir(exist_ok=True)
         (path / "abort").touch()
         self.times: list[int] = []
         self.queues: list[tuple[str, int]] = []
