@@ -1,22 +1,23 @@
 """Feeds every parser with bytes of every kind: files and frames of the real broker, damaged at random from a seed.
 
 A parser may refuse its input with an error of REFUSALS. Any other error is a fault. So is a value that is not the same after it is encoded
-and parsed again. Run as a program, this module fuzzes one group of targets for a while, with limited memory. A file holds the current
-input, because a process that dies cannot report it.
+and parsed again. Run as a program, this module fuzzes one group of targets for a while, or one parser for a number of inputs, with limited
+memory. A file holds the current input, because a process that dies cannot report it.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import lzma
 import random
 import resource
-import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from numba.core import event
 
@@ -101,14 +102,39 @@ def fault_of(target: str, raw: bytes, *, longest: float = float("inf")) -> Fault
     return Fault(target, raw, f"took {took:.1f} s") if took > longest else None
 
 
-def rounds(targets: Sequence[str], seed: int, going_on: Callable[[int], bool], working_on: Path | None = None) -> tuple[int, list[Fault]]:
-    """Fuzz some targets in turn. Returns the number of inputs, and the first fault of each kind."""
+def kept_inputs(targets: Sequence[str], corpus: Path) -> dict[str, list[bytes]]:
+    """The inputs of a corpus, by target. As in guided_fuzzing.py, the first byte of an input chooses the target.
+
+    An input is worth as much as a longer one that reached other code, and takes less time: the longer half is left out.
+    """
+    found: dict[str, list[bytes]] = {target: [] for target in targets}
+    for raw in (path.read_bytes() for path in sorted(corpus.iterdir())):
+        found[targets[raw[0] % len(targets)]].append(raw[1:])
+    return {target: sorted(inputs, key=len)[: (len(inputs) + 1) // 2] for target, inputs in found.items()}
+
+
+def rounds(
+    targets: Sequence[str],
+    seed: int,
+    going_on: Callable[[int], bool],
+    working_on: Path | None = None,
+    kept: Mapping[str, list[bytes]] = MappingProxyType({}),
+) -> tuple[int, list[Fault]]:
+    """Fuzz some targets in turn. Returns the number of inputs, and the first fault of each kind.
+
+    Args:
+        targets: names of the targets.
+        seed: seed of what is random.
+        going_on: whether another input follows a number of inputs.
+        working_on: file that holds the current input.
+        kept: inputs by target that are damaged in place of the target's seeds.
+    """
     digits = random.Random(f"{targets[0]} {seed}")
     faults: dict[str, Fault] = {}
     count = 0
     while going_on(count):
         target = targets[count % len(targets)]
-        raw = damaged(digits, ft.TARGETS[target].seeds(), ft.TARGETS[target].words)
+        raw = damaged(digits, kept.get(target) or ft.TARGETS[target].seeds(), ft.TARGETS[target].words)
         if working_on is not None:
             working_on.write_bytes(target.encode() + b"\n" + raw)
         # the first inputs load what they need
@@ -126,13 +152,23 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, resource.RLIM_INFINITY))
 
 
-def main(group: str, seconds: str, seed: str, working_on: str) -> None:
+def main() -> None:
     """Print the faults that were found as a JSON line."""
-    end = time.monotonic() + float(seconds)
-    count, faults = rounds(ft.GROUPS[group], int(seed), lambda _: time.monotonic() < end, Path(working_on))
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("name", help="a group, or a parser where a corpus is given")
+    asked.add_argument("seed", type=int)
+    asked.add_argument("working_on", type=Path)
+    asked.add_argument("--seconds", type=float, default=float("inf"))
+    asked.add_argument("--inputs", type=float, default=float("inf"))
+    asked.add_argument("--corpus", type=Path)
+    given = asked.parse_args()
+    end = time.monotonic() + given.seconds
+    targets = ft.GROUPS[given.name] if given.corpus is None else ft.PARSERS[given.name]
+    kept = {} if given.corpus is None else kept_inputs(targets, given.corpus)
+    count, faults = rounds(targets, given.seed, lambda count: count < given.inputs and time.monotonic() < end, given.working_on, kept)
     told = [{"target": fault.target, "raw": lzma.compress(fault.raw).hex(), "what": fault.what} for fault in faults]
     print(json.dumps({"inputs": count, "faults": told}))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
