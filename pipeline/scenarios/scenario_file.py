@@ -18,6 +18,7 @@ from pipeline.settings.settings import RULES_VERSION, Setting, SettingsError, Va
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.config.config_rows import SubscriptionGroupConfig
 from store_format.errors import printable, shown
+from store_format.java.blanks import is_blank
 from store_format.layout import LMQ_PREFIX
 from store_format.remoting.frame import FRAME_MAX_LENGTH
 from store_format.store.multi_dispatch import MULTI_DISPATCH, split_queues
@@ -276,7 +277,7 @@ def _check_further_queues(line: _Line, at: int, properties: Mapping[str, str]) -
     if MULTI_DISPATCH.of(line.version).value.plain_topics_only and are_light != sorted(are_light, reverse=True):
         expected = f"names that begin with {LMQ_PREFIX} before others in {PROPERTY_INNER_MULTI_DISPATCH}"
         line.refuse(f"{expected} of a message of step {at}, send", names)
-    if offsets.strip() and not all(re.fullmatch(r"[0-9]{1,9}", one) for one in split_queues(offsets)):
+    if not is_blank(offsets) and not all(re.fullmatch(r"[0-9]{1,9}", one) for one in split_queues(offsets)):
         line.refuse(f"whole numbers below 10^9 in {PROPERTY_INNER_MULTI_QUEUE_OFFSET} of a message of step {at}, send", offsets)
 
 

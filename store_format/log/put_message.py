@@ -53,11 +53,13 @@ class PutMessageRule:
         multi_dispatch_is_checked_before: whether a message with further queues has to fit without its offsets there, too.
         multi_dispatch_says_why: whether a message that does not fit with its offsets in further queues gets the status of one that does not
             fit; else it gets UNKNOWN_ERROR.
+        delay_is_read_first: whether a message with a bad delay level and properties that are too long fails by its delay level.
     """
 
     more_than_body: int
     multi_dispatch_is_checked_before: bool
     multi_dispatch_says_why: bool
+    delay_is_read_first: bool
 
 
 PUT_MESSAGE: Rule[PutMessageRule] = Rule(
@@ -65,21 +67,27 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
     variants=(
         Variant(
             BrokerVersion.V4_9_3,
-            PutMessageRule(more_than_body=0, multi_dispatch_is_checked_before=True, multi_dispatch_says_why=False),
+            PutMessageRule(
+                more_than_body=0, multi_dispatch_is_checked_before=True, multi_dispatch_says_why=False, delay_is_read_first=False
+            ),
             "a whole record has at most maxMessageSize",
             "CommitLog.MessageExtEncoder.encode, MultiDispatch.wrapMultiDispatch",
         ),
         Variant(
             BrokerVersion.V4_9_8,
-            PutMessageRule(more_than_body=64 * 1024, multi_dispatch_is_checked_before=False, multi_dispatch_says_why=False),
+            PutMessageRule(
+                more_than_body=64 * 1024, multi_dispatch_is_checked_before=False, multi_dispatch_says_why=False, delay_is_read_first=False
+            ),
             "a body has at most maxMessageSize, a whole record at most 64 KiB more",
             "CommitLog.MessageExtEncoder.encode, MultiDispatch.wrapMultiDispatch",
         ),
         Variant(
             BrokerVersion.V5_5_0,
-            PutMessageRule(more_than_body=64 * 1024, multi_dispatch_is_checked_before=False, multi_dispatch_says_why=True),
-            "as before, but a whole record with further queues has at most maxMessageSize",
-            "MessageExtEncoder.encode, CommitLog.DefaultAppendMessageCallback.handlePropertiesForLmqMsg",
+            PutMessageRule(
+                more_than_body=64 * 1024, multi_dispatch_is_checked_before=False, multi_dispatch_says_why=True, delay_is_read_first=True
+            ),
+            "as before, but a whole record with further queues has at most maxMessageSize, and DELAY is read before properties are measured",
+            "MessageExtEncoder.encode, CommitLog.DefaultAppendMessageCallback.handlePropertiesForLmqMsg, HookUtils.handleScheduleMessage",
         ),
     ),
 )
@@ -203,10 +211,14 @@ def prepare(
     """
     if settings.is_slave:
         return PutMessageStatus.SERVICE_NOT_AVAILABLE
-    text = message.properties_string
-    if _units(message.topic) > BYTE_MAX or (text is not None and _units(text) > SHORT_MAX):
+    text, rule = message.properties_string, settings.rule
+    if _units(message.topic) > BYTE_MAX:
         return PutMessageStatus.MESSAGE_ILLEGAL
-    inner, rule = scheduled(message, settings.max_delay_level), settings.rule
+    if rule.delay_is_read_first:
+        scheduled(message, settings.max_delay_level)
+    if text is not None and _units(text) > SHORT_MAX:
+        return PutMessageStatus.MESSAGE_ILLEGAL
+    inner = scheduled(message, settings.max_delay_level)
     written = with_further_queues(inner)
     if written is inner:
         return _fitting(inner, store_timestamp, settings, rule.more_than_body)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from store_format.compiled import compiled
 from store_format.files.files import Files
+from store_format.java.blanks import is_blank
 from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from store_format.log.dispatch_request import DispatchRequests
 from store_format.queue.consume_queue_dispatch import put_message_position_info
@@ -152,7 +153,7 @@ class Dispatcher:
                 return
             names = requests.text(requests.multi_dispatch, row) or ""
             offsets = requests.text(requests.multi_queue_offset, row) or ""
-            if not names.strip() or not offsets.strip() or not has_further_queues(requests.text(requests.topic, row) or "", rule):
+            if is_blank(names) or is_blank(offsets) or not has_further_queues(requests.text(requests.topic, row) or "", rule):
                 continue
             pairs = list(zip(split_queues(names), split_queues(offsets), strict=False))
             if len(split_queues(names)) != len(split_queues(offsets)):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from store_format.broker_version import DEFAULT_VERSION
+from store_format.java.blanks import is_blank
 from store_format.log.dispatch_request import PROPERTY_MULTI_DISPATCH, PROPERTY_MULTI_QUEUE_OFFSET
 from store_format.log.put_message import InnerMessage, properties_to_string
 from store_format.record.message import Message
@@ -72,7 +73,7 @@ class MultiDispatch:
     def with_offsets(self, message: InnerMessage, settings: MultiDispatchSettings) -> InnerMessage:
         """Return a message as it is written: with its offset in each further queue, if it has such queues."""
         names = message.properties.get(PROPERTY_INNER_MULTI_DISPATCH, "")
-        if not names.strip() or not settings.gives_offsets(message.topic):
+        if is_blank(names) or not settings.gives_offsets(message.topic):
             return message
         offsets = [self._next_offset(name, message.queue_id, settings) for name in split_queues(names)]
         properties = dict(message.properties) | {PROPERTY_INNER_MULTI_QUEUE_OFFSET: MULTI_DISPATCH_QUEUE_SPLITTER.join(offsets)}
@@ -116,7 +117,7 @@ def notified(message: Message, settings: MultiDispatchSettings) -> list[tuple[Qu
 def _places(message: Message, settings: MultiDispatchSettings) -> list[tuple[Queue, int]]:
     properties = message.properties_map()
     names, offsets = (properties.get(name, "") for name in (PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET))
-    numbers = [queue_offset(text) for text in split_queues(offsets)] if names.strip() and offsets.strip() else []
+    numbers = [queue_offset(text) for text in split_queues(offsets)] if not is_blank(names) and not is_blank(offsets) else []
     queues = [settings.queue(name, message.queue_id) for name in split_queues(names)]
     if len(queues) != len(numbers):
         return []

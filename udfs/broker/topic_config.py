@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from store_format.config.config_rows import TopicConfig
+from store_format.java.blanks import is_blank
 from store_format.log.put_message import SCHEDULE_TOPIC
 from store_format.store.lookup import NULL_POINTER, ThrownError
 from store_format.store.multi_dispatch import is_light_queue
@@ -56,7 +57,7 @@ def is_writeable(perm: int) -> bool:
 
 def topic_fault(topic: str) -> str | None:
     """Return the fault of a topic's name as the broker words it, None for a valid name: TopicValidator.validateTopic."""
-    if not topic.strip():
+    if is_blank(topic):
         return "The specified topic is blank."
     if not _VALID.issuperset(topic):
         return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
 
+from store_format.java.blanks import is_blank
 from store_format.store.lookup import ILLEGAL_ARGUMENT, NULL_POINTER, ThrownError
 from udfs.broker.message_queue import MessageQueue, text_order
 from udfs.consumer.consistent_hash import ConsistentHashRouter
@@ -24,7 +25,6 @@ from udfs.consumer.consistent_hash import ConsistentHashRouter
 VIRTUAL_NODES: Final = 10
 _ROOM_SEPARATOR: Final = "@"
 _ROOM_PARTS: Final = 2
-_NO_BLANKS_IN_JAVA: Final = "\x85\xa0\u2007\u202f"  # blanks in Python, but not in Java
 
 Queues = Sequence[MessageQueue]
 
@@ -94,11 +94,6 @@ class AllocateMessageQueueByConfig:
         return None if self.message_queue_list is None else list(self.message_queue_list)
 
 
-def _is_blank(text: str | None) -> bool:
-    """Return whether a text is None, empty or of blanks only: StringUtils.isBlank."""
-    return not text or all(char.isspace() and char not in _NO_BLANKS_IN_JAVA for char in text)
-
-
 def _room_of_name(broker_name: str | None) -> str | None:
     """Return the machine room in a broker's name, None unless the name has two parts (String.split drops empty parts at the end)."""
     if broker_name is None:
@@ -120,7 +115,7 @@ class AllocateMessageQueueByMachineRoom(_OfPosition):
         Raises:
             ThrownError: also if no machine rooms are set and a broker's name has one.
         """
-        if _is_blank(current_cid):
+        if is_blank(current_cid):
             raise ThrownError(ILLEGAL_ARGUMENT)
         return _OfPosition.allocate(self, current_cid, mq_all, cid_all)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -68,6 +69,18 @@ def test_a_record_may_be_longer_than_its_body_from_4_9_8_on(
     for found, status in ((prepare(message, 7, settings), plain), (prepare(message, 7, settings, numbered), with_offsets)):
         assert found is status if status else isinstance(found, Message)
     assert prepare(replace(PLAIN, body=bytes(201)), 7, settings) is ILLEGAL
+
+
+@pytest.mark.parametrize(
+    ("version", "throws"),
+    # as the real brokers answered: MESSAGE_ILLEGAL, MESSAGE_ILLEGAL, NumberFormatException
+    [(BrokerVersion.V4_9_3, False), (BrokerVersion.V4_9_8, False), (BrokerVersion.V5_5_0, True)],
+)
+def test_a_bad_delay_level_comes_before_long_properties_in_5_5_0(version: BrokerVersion, *, throws: bool) -> None:
+    settings = replace(SMALL, rule=PUT_MESSAGE.of(version).value)
+    message = replace(PLAIN, properties={"DELAY": "x"}, properties_string="DELAY\x01x\x02k\x01" + "v" * 40_000)
+    with pytest.raises(PutMessageError, match="DELAY") if throws else nullcontext():
+        assert prepare(message, 7, settings) is ILLEGAL
 
 
 def numbered(message: InnerMessage) -> InnerMessage:
