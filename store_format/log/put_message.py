@@ -86,7 +86,7 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
             PutMessageRule(
                 more_than_body=64 * 1024, multi_dispatch_is_checked_before=False, multi_dispatch_says_why=True, delay_is_read_first=True
             ),
-            "as before, but a whole record with further queues has at most maxMessageSize, and DELAY is read before properties are measured",
+            "as before, but a record with further queues has at most maxMessageSize, and DELAY is read before properties are measured",
             "MessageExtEncoder.encode, CommitLog.DefaultAppendMessageCallback.handlePropertiesForLmqMsg, HookUtils.handleScheduleMessage",
         ),
     ),
