@@ -211,14 +211,15 @@ def prepare(
     """
     if settings.is_slave:
         return PutMessageStatus.SERVICE_NOT_AVAILABLE
-    text, rule = message.properties_string, settings.rule
     if _units(message.topic) > BYTE_MAX:
         return PutMessageStatus.MESSAGE_ILLEGAL
-    if rule.delay_is_read_first:
-        scheduled(message, settings.max_delay_level)
-    if text is not None and _units(text) > SHORT_MAX:
+    text, rule = message.properties_string, settings.rule
+    is_too_long = text is not None and _units(text) > SHORT_MAX
+    if is_too_long and not rule.delay_is_read_first:
         return PutMessageStatus.MESSAGE_ILLEGAL
     inner = scheduled(message, settings.max_delay_level)
+    if is_too_long:
+        return PutMessageStatus.MESSAGE_ILLEGAL
     written = with_further_queues(inner)
     if written is inner:
         return _fitting(inner, store_timestamp, settings, rule.more_than_body)
