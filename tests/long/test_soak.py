@@ -37,6 +37,8 @@ ALL_RUNS = max(SECONDS, 25_000)
 # seconds after which memory and files that a process takes only at its start no longer count
 SETTLED = 900
 TICK, PULLS = 2.0, 30
+# seconds between looks of the stream and of the follower: a part of the machine stays free for other work
+TRIGGER = "15"
 # seconds that the store is ahead of the pulls: a follower needs time to import messages, a minute at its start on a busy machine
 AHEAD = 300
 # seconds within which the last pulls are answered
@@ -216,8 +218,8 @@ class Soak:
         one_gib = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
         told = [self.folder / "follower.txt", self.folder / "stream.txt"]
         asked: list[str | Path] = ["--lake", self.lake, "--requests", self.incoming, "--checkpoint", self.folder / "of-stream"]
-        asked += ["--at", "request-time", "--hold", "--metrics", self.metrics]
-        follower = start([*self.importing, "--follow", "--trigger", "5", *one_gib], told=told[0])
+        asked += ["--at", "request-time", "--hold", "--trigger", TRIGGER, "--metrics", self.metrics]
+        follower = start([*self.importing, "--follow", "--trigger", TRIGGER, *one_gib], told=told[0])
         return [follower, start(["stream", *asked, *one_gib], told=told[1])], told
 
     def grow(self, now: float) -> int:
