@@ -37,8 +37,10 @@ ALL_RUNS = max(SECONDS, 25_000)
 # seconds after which memory and files that a process takes only at its start no longer count
 SETTLED = 900
 TICK, PULLS = 2.0, 30
-# seconds between looks of the stream and of the follower: a part of the machine stays free for other work
-TRIGGER = "15"
+# ticks between looks at memory and files
+LOOKS = 5
+# seconds between batches: a batch costs much the same whatever it holds, and a part of the machine stays free for other work
+TRIGGER_OF_STREAM, TRIGGER_OF_FOLLOWER = "15", "100"
 # seconds that the store is ahead of the pulls: a follower needs time to import messages, a minute at its start on a busy machine
 AHEAD = 300
 # seconds within which the last pulls are answered
@@ -218,8 +220,8 @@ class Soak:
         one_gib = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
         told = [self.folder / "follower.txt", self.folder / "stream.txt"]
         asked: list[str | Path] = ["--lake", self.lake, "--requests", self.incoming, "--checkpoint", self.folder / "of-stream"]
-        asked += ["--at", "request-time", "--hold", "--trigger", TRIGGER, "--metrics", self.metrics]
-        follower = start([*self.importing, "--follow", "--trigger", TRIGGER, *one_gib], told=told[0])
+        asked += ["--at", "request-time", "--hold", "--trigger", TRIGGER_OF_STREAM, "--metrics", self.metrics]
+        follower = start([*self.importing, "--follow", "--trigger", TRIGGER_OF_FOLLOWER, *one_gib], told=told[0])
         return [follower, start(["stream", *asked, *one_gib], told=told[1])], told
 
     def grow(self, now: float) -> int:
@@ -246,7 +248,7 @@ class Soak:
 def test_a_stream_and_a_follower_go_on_for_hours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     soak = Soak(Path(os.environ.get("PULLSIM_SOAK_FOLDER", tmp_path)))
     running, told = soak.start()
-    samples = list[Sample]()
+    samples, ticks = list[Sample](), 0
     try:
         while "batch " not in told[0].read_text("utf-8"):  # the first batch takes minutes on a busy machine, the next ones less
             assert [process.poll() for process in running] == [None, None]
@@ -256,8 +258,10 @@ def test_a_stream_and_a_follower_go_on_for_hours(tmp_path: Path, capsys: pytest.
             assert [process.poll() for process in running] == [None, None]
             count = soak.grow(now)
             soak.ask(now)
-            samples.append(sampled(begun, running, soak.metrics, soak.lake))
-            time.sleep(max(begun + len(samples) * TICK - time.monotonic(), 0))
+            if soak.number % LOOKS == 0:
+                samples.append(sampled(begun, running, soak.metrics, soak.lake))
+            ticks += 1
+            time.sleep(max(begun + ticks * TICK - time.monotonic(), 0))
         soak.end(now)
         while found_in(soak.lake, "SELECT count(*) AS count FROM pull_response") != [{"count": str(len(soak.pulls.made))}]:
             assert time.monotonic() - begun < SECONDS + REST, stream_metrics(soak.metrics)
