@@ -169,12 +169,15 @@ def _processor(config: PullBrokerConfig, row: Row, version: BrokerVersion) -> Pu
         groups[row["consumerGroup"]] = SubscriptionGroupConfig(
             groupName=row["consumerGroup"], **{name: row[name] for name in GROUP_COLUMNS}
         )
+    rules = BrokerRules.of(version)
     return PullMessageProcessor(
         config=config,
-        rules=BrokerRules.of(version),
+        rules=rules,
         retry_rules=RetryRules.of(version),
         now=0,
-        groups=SubscriptionGroupManager(subscription_group_table=groups, enable_lmq=config.enable_lmq),
+        groups=SubscriptionGroupManager(
+            subscription_group_table=groups, enable_lmq=config.enable_lmq, needs_valid_names=rules.groups_need_valid_names
+        ),
         topics=TopicConfigManager(topic_config_table=topics, enable_lmq=config.enable_lmq),
         consumers=consumers,
         filters=filters,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipeline.scenarios.scenario_file import Step, sent_properties
@@ -11,7 +11,15 @@ from pipeline.scenarios.scenario_run import Run
 from store_format.log.put_message import InnerMessage, PutMessageError, PutMessageStatus
 from store_format.record.message import Message
 from udfs.broker.memory_broker import BROKER_HOST, CLIENT_HOST, MemoryBroker
-from udfs.broker.send_message import SendBackRequest, SendMessageRequest, SendRefused, lacks_slave, put_refused, send_back
+from udfs.broker.send_message import (
+    SendBackRequest,
+    SendMessageRequest,
+    SendRefused,
+    lacks_slave,
+    put_back_refused,
+    put_refused,
+    send_back,
+)
 from udfs.broker.topic_config import AUTO_CREATE_TOPIC_KEY_TOPIC, RMQ_SYS_OFFSET_MOVED_EVENT
 from udfs.pull.codes import ResponseCode
 
@@ -59,19 +67,19 @@ def _send_one(broker: MemoryBroker, topic: str, queue_id: int, message: Mapping[
         max_reconsume_times=message.get("maxReconsumeTimes"),
     )
     accepted = broker.sending().accept(request)
-    stored = _put(broker, accepted)
+    stored = _put(broker, accepted, put_refused)
     if broker.settings.rules.sync_masters_need_slaves and lacks_slave(broker.role, accepted.properties):
         raise SendRefused(ResponseCode.SLAVE_NOT_AVAILABLE, None)
     return stored.queue_offset
 
 
-def _put(broker: MemoryBroker, inner: InnerMessage) -> Message:
+def _put(broker: MemoryBroker, inner: InnerMessage, refused: Callable[[PutMessageStatus], SendRefused]) -> Message:
     try:
         stored = broker.put(inner)
     except PutMessageError as error:
         raise SendRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
     if isinstance(stored, PutMessageStatus):
-        raise put_refused(stored)
+        raise refused(stored)
     return stored
 
 
@@ -91,7 +99,7 @@ def send_message_back(run: Run, step: Step) -> None:
     try:
         inner = send_back(broker.sending(), request, broker.store.message_at(offset))
         if inner is not None:
-            _put(broker, inner)
+            _put(broker, inner, put_back_refused)
         step["result"] = answer(ResponseCode.SUCCESS)
     except SendRefused as refused:
         step["result"] = answer(refused.code, refused.remark)

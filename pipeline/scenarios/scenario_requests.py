@@ -115,11 +115,13 @@ def request(broker: MemoryBroker, client: str, code: int, ext: Ext | None, body:
 
 
 def heartbeat(broker: MemoryBroker, client: str, client_id: str | None, consumers: tuple[ConsumerData, ...]) -> Answer:
-    """Register a client's HEART_BEAT and return the answer."""
+    """Register a client's HEART_BEAT and return the answer; 5.5.0 registers none of a group without a configuration."""
     auto_create = broker.settings.value("autoCreateSubscriptionGroup")
     for data in consumers:
         group = broker.groups.find_subscription_group_config(data.groupName, auto_create=auto_create)
         name = data.groupName or ""
+        if group is None and broker.settings.rules.heartbeats_of_known_groups_only:
+            continue
         if group is not None:
             broker.topics.create_topic_in_send_message_back(RETRY_GROUP_TOPIC_PREFIX + name, group.retryQueueNums)
         tell = group is None or group.notifyConsumerIdsChangedEnable

@@ -20,7 +20,7 @@ from enum import Enum
 from store_format import layout
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Variant
 from store_format.java.hash_maps import hash_map_order
-from store_format.record.message import PROPERTY_SEPARATOR, Host, Message, body_crc32, encode_properties
+from store_format.record.message import PROPERTY_SEPARATOR, TOPIC_LENGTH_BYTES, Host, Message, body_crc32, encode_properties
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 PROPERTY_DELAY = "DELAY"
@@ -29,6 +29,7 @@ PROPERTY_REAL_QUEUE_ID = "REAL_QID"
 
 BYTE_MAX = 2**7 - 1
 SHORT_MAX = 2**15 - 1
+_LONG_TOPIC_MAX = 255
 _FIXED = 75  # bytes of a record without hosts, body, topic and properties
 _BATCHED = 22  # bytes of a message in a client's batch without body and properties
 _INT = re.compile(r"[+-]?(?:(?![\U00010000-\U0010ffff])\d)+")
@@ -54,12 +55,14 @@ class PutMessageRule:
         multi_dispatch_says_why: whether a message that does not fit with its offsets in further queues gets the status of one that does not
             fit; else it gets UNKNOWN_ERROR.
         delay_is_read_first: whether a message with a bad delay level and properties that are too long fails by its delay level.
+        long_topics_begin: with which prefix a topic may have up to _LONG_TOPIC_MAX bytes, in a record of version 2; None if with none.
     """
 
     more_than_body: int
     multi_dispatch_is_checked_before: bool
     multi_dispatch_says_why: bool
     delay_is_read_first: bool
+    long_topics_begin: str | None
 
 
 PUT_MESSAGE: Rule[PutMessageRule] = Rule(
@@ -68,7 +71,11 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
         Variant(
             BrokerVersion.V4_9_3,
             PutMessageRule(
-                more_than_body=0, multi_dispatch_is_checked_before=True, multi_dispatch_says_why=False, delay_is_read_first=False
+                more_than_body=0,
+                multi_dispatch_is_checked_before=True,
+                multi_dispatch_says_why=False,
+                delay_is_read_first=False,
+                long_topics_begin=None,
             ),
             "a whole record has at most maxMessageSize",
             "CommitLog.MessageExtEncoder.encode, MultiDispatch.wrapMultiDispatch",
@@ -76,7 +83,11 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
         Variant(
             BrokerVersion.V4_9_8,
             PutMessageRule(
-                more_than_body=64 * 1024, multi_dispatch_is_checked_before=False, multi_dispatch_says_why=False, delay_is_read_first=False
+                more_than_body=64 * 1024,
+                multi_dispatch_is_checked_before=False,
+                multi_dispatch_says_why=False,
+                delay_is_read_first=False,
+                long_topics_begin=None,
             ),
             "a body has at most maxMessageSize, a whole record at most 64 KiB more",
             "CommitLog.MessageExtEncoder.encode, MultiDispatch.wrapMultiDispatch",
@@ -84,10 +95,16 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
         Variant(
             BrokerVersion.V5_5_0,
             PutMessageRule(
-                more_than_body=64 * 1024, multi_dispatch_is_checked_before=False, multi_dispatch_says_why=True, delay_is_read_first=True
+                more_than_body=64 * 1024,
+                multi_dispatch_is_checked_before=False,
+                multi_dispatch_says_why=True,
+                delay_is_read_first=True,
+                long_topics_begin="%RETRY%",
             ),
-            "as before, but a record with further queues has at most maxMessageSize, and DELAY is read before properties are measured",
-            "MessageExtEncoder.encode, CommitLog.DefaultAppendMessageCallback.handlePropertiesForLmqMsg, HookUtils.handleScheduleMessage",
+            "as before, but a record with further queues has at most maxMessageSize, DELAY is read before properties are measured, and the "
+            "topic of a retry may have 255 bytes, in a record of version 2",
+            "MessageExtEncoder.encode, CommitLog.DefaultAppendMessageCallback.handlePropertiesForLmqMsg, HookUtils.handleScheduleMessage, "
+            "HookUtils.checkBeforePutMessage",
         ),
     ),
 )
@@ -211,9 +228,9 @@ def prepare(
     """
     if settings.is_slave:
         return PutMessageStatus.SERVICE_NOT_AVAILABLE
-    if _units(message.topic) > BYTE_MAX:
-        return PutMessageStatus.MESSAGE_ILLEGAL
     text, rule = message.properties_string, settings.rule
+    if _is_topic_too_long(message.topic, rule):
+        return PutMessageStatus.MESSAGE_ILLEGAL
     is_too_long = text is not None and _units(text) > SHORT_MAX
     if is_too_long and not rule.delay_is_read_first:
         return PutMessageStatus.MESSAGE_ILLEGAL
@@ -232,6 +249,12 @@ def prepare(
     return PutMessageStatus.UNKNOWN_ERROR if is_unknown else found
 
 
+def _is_topic_too_long(topic: str, rule: PutMessageRule) -> bool:
+    if rule.long_topics_begin is None:
+        return _units(topic) > BYTE_MAX
+    return len(topic.encode()) > (_LONG_TOPIC_MAX if topic.startswith(rule.long_topics_begin) else BYTE_MAX)
+
+
 def _fitting(inner: InnerMessage, store_timestamp: int, settings: PutSettings, more_than_body: int) -> Message | PutMessageStatus:
     """The record of a message that is as long as allowed, or the status of one that is not."""
     properties = (inner.properties_string or "").encode()
@@ -240,10 +263,13 @@ def _fitting(inner: InnerMessage, store_timestamp: int, settings: PutSettings, m
     if len(properties) > SHORT_MAX:
         return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     sys_flag = with_host_flags(inner.sys_flag, inner.born_host, inner.store_host)
-    length = _FIXED + hosts_length(sys_flag) + len(inner.body) + len(inner.topic.encode()) + len(properties)
+    magic_code = layout.MESSAGE_MAGIC_CODE if _units(inner.topic) <= BYTE_MAX else layout.MESSAGE_MAGIC_CODE_V2
+    of_length = TOPIC_LENGTH_BYTES[magic_code] - TOPIC_LENGTH_BYTES[layout.MESSAGE_MAGIC_CODE]
+    length = _FIXED + of_length + hosts_length(sys_flag) + len(inner.body) + len(inner.topic.encode()) + len(properties)
     if len(inner.body) > settings.max_message_size or length > settings.max_message_size + more_than_body:
         return PutMessageStatus.MESSAGE_ILLEGAL
-    return _record(inner, inner, properties, sys_flag, store_timestamp, inner.prepared_transaction_offset)
+    record = _record(inner, inner, properties, sys_flag, store_timestamp, inner.prepared_transaction_offset)
+    return replace(record, magic_code=magic_code)
 
 
 def _record(
@@ -256,7 +282,7 @@ def _record(
 ) -> Message:
     """The record, with both offsets 0, of a `message` that was sent alone or in a batch."""
     topic = sent.topic.encode()
-    if len(topic) > BYTE_MAX:
+    if _units(sent.topic) <= BYTE_MAX < len(topic):  # a longer topic is in a record of version 2
         raise PutMessageError(f"a topic: expected up to {BYTE_MAX} bytes, found {len(topic)}")
     return Message(
         queue_id=sent.queue_id,

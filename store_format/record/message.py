@@ -13,6 +13,7 @@ import re
 import struct
 import zlib
 from dataclasses import dataclass
+from typing import Final
 
 from store_format.layout import BORNHOST_V6_FLAG, COMPRESSED_FLAG, MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2, STOREHOSTADDRESS_V6_FLAG
 
@@ -28,6 +29,8 @@ assert _MIDDLE.size == 16
 
 _GROUPS = struct.Struct(">8H")
 
+# bytes of the topic's length in a record: MessageVersion.getTopicLengthSize (5.5.0)
+TOPIC_LENGTH_BYTES: Final = {MESSAGE_MAGIC_CODE: 1, MESSAGE_MAGIC_CODE_V2: 2}
 MAX_PORT = 65535
 # half a surrogate pair written as UTF-8: Java's decoder replaces it with one U+FFFD, Python's with one for each byte
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -128,7 +131,7 @@ def encode(message: Message) -> bytes:
         message.store_host.address + struct.pack(">i", message.store_host.port),
         _MIDDLE.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body)),
         message.body,
-        struct.pack(">b", len(message.topic)),
+        len(message.topic).to_bytes(TOPIC_LENGTH_BYTES.get(message.magic_code, 1), "big"),
         message.topic,
         struct.pack(">h", len(message.properties)),
         message.properties,

@@ -308,6 +308,37 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 Variant(_V5, True, "a topic or queue that cannot be gets INVALID_PARAMETER", "AbstractSendMessageProcessor.msgCheck"),
             ),
         ),
+        "retry_topics_may_be_long": Rule(
+            term="validateTopic",
+            variants=(
+                Variant(_V3, False, "a topic that gets messages has at most 127 characters", "TopicValidator.validateTopic"),
+                Variant(_V5, True, "a topic for retries or dead letters has at most 255 characters", "TopicValidator.validateTopic"),
+            ),
+        ),
+        "groups_need_valid_names": Rule(
+            term="findSubscriptionGroupConfig",
+            variants=(
+                Variant(
+                    _V3, False, "a group of any name is created at its first use", "SubscriptionGroupManager.findSubscriptionGroupConfig"
+                ),
+                Variant(
+                    _V5,
+                    True,
+                    "only a group of at most 120 letters, digits and %-_| is created; pulls of other groups without a configuration get "
+                    "SUBSCRIPTION_GROUP_NOT_EXIST",
+                    "SubscriptionGroupManager.findSubscriptionGroupConfig, TopicValidator.validateGroup",
+                ),
+            ),
+        ),
+        "heartbeats_of_known_groups_only": Rule(
+            term="heartBeat",
+            variants=(
+                Variant(_V3, False, "a heartbeat registers the clients of any group", "ClientManageProcessor.heartBeat"),
+                Variant(
+                    _V5, True, "a heartbeat registers no client of a group that has no configuration", "ClientManageProcessor.heartBeat"
+                ),
+            ),
+        ),
         "bad_numbers_throw": Rule(
             term="decodeCommandCustomHeader",
             variants=(
@@ -363,6 +394,9 @@ class BrokerRules:
     slaves_reject_sends: bool
     sends_need_bodies: bool
     bad_sends_are_invalid_parameters: bool
+    retry_topics_may_be_long: bool
+    groups_need_valid_names: bool
+    heartbeats_of_known_groups_only: bool
     bad_numbers_throw: bool
     arrivals_wake_on_slaves: bool
 

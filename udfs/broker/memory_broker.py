@@ -142,6 +142,7 @@ class MemoryBroker:
         self.groups = SubscriptionGroupManager(
             updated=lambda one: self.note(self.now, "subscription_group", {"consumerGroup": one.groupName, **asdict(one)}),
             enable_lmq=enable_lmq,
+            needs_valid_names=self.settings.rules.groups_need_valid_names,
         )
         self.topics = TopicConfigManager(
             updated=lambda one: self.note(self.now, "topic_config", {"topic": one.topicName, **asdict(one)}), enable_lmq=enable_lmq

@@ -23,7 +23,8 @@ from store_format.store.lookup import NULL_POINTER
 from udfs.broker.broker_rules import DEFAULT_BROKER_RULES, BrokerRules
 from udfs.broker.pull_message_processor import Refused
 from udfs.broker.subscription_group import SubscriptionGroupManager
-from udfs.broker.topic_config import DLQ_GROUP_TOPIC_PREFIX, TopicConfigManager, is_writeable, topic_fault
+from udfs.broker.topic_config import DLQ_GROUP_TOPIC_PREFIX, TopicConfigManager, is_writeable
+from udfs.broker.topic_validator import topic_fault
 from udfs.filters.message_filter import PROPERTY_RETRY_TOPIC, RETRY_GROUP_TOPIC_PREFIX
 from udfs.pull.codes import BrokerRole, ResponseCode
 
@@ -135,7 +136,7 @@ class SendMessageProcessor:
         if not is_writeable(self.config.broker_permission) and known is not None and known.order:
             raise SendRefused(ResponseCode.NO_PERMISSION, f"the broker[{self.config.broker_ip1}] sending message is forbidden")
         bad = ResponseCode.INVALID_PARAMETER if self.rules.bad_sends_are_invalid_parameters else ResponseCode.SYSTEM_ERROR
-        if fault := topic_fault(name):
+        if fault := topic_fault(name, long_retry_topics=self.rules.retry_topics_may_be_long):
             raise SendRefused(bad, fault)
         if name == pm.SCHEDULE_TOPIC:
             raise SendRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
@@ -264,6 +265,11 @@ def put_refused(status: pm.PutMessageStatus) -> SendRefused:
     """Return the answer to a message that the store refused with a status: handlePutMessageResult."""
     code, remark = _REFUSED[status]
     return SendRefused(code, remark)
+
+
+def put_back_refused(status: pm.PutMessageStatus) -> SendRefused:
+    """Return the answer to a message that was sent back and that the store refused with a status: asyncConsumerSendMsgBack."""
+    return SendRefused(ResponseCode.SYSTEM_ERROR, status.value)
 
 
 def lacks_slave(broker_role: BrokerRole, properties: Mapping[str, str]) -> bool:

@@ -2,7 +2,7 @@
 
 Broker source (4.9.3): SubscriptionGroupManager (init, findSubscriptionGroupConfig, updateSubscriptionGroupConfig), MixAll,
 LmqSubscriptionGroupManager.findSubscriptionGroupConfig.
-Rule: a look-up of an unknown group creates it with the defaults if autoCreateSubscriptionGroup is set.
+Rule: a look-up of an unknown group creates it with the defaults if autoCreateSubscriptionGroup is set; in 5.5.0 only if its name is valid.
 Surprises: a pull that fails a later check has created the group too. A group whose name begins with CID_RMQ_SYS_ is created whatever the
 setting is. Seven groups exist from the start.
 """
@@ -16,6 +16,7 @@ from store_format.config.config_rows import SubscriptionGroupConfig
 from store_format.store.lookup import NULL_POINTER, ThrownError
 from store_format.store.multi_dispatch import is_light_queue
 from udfs.broker.system_groups import SYSTEM_GROUPS, is_sys_consumer_group
+from udfs.broker.topic_validator import is_valid_group
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class SubscriptionGroupManager:
         subscription_group_table: name -> configuration.
         updated: called with each configuration that is created or replaced.
         enable_lmq: enableLmq at the broker's start, with which each group of light message queues has the defaults.
+        needs_valid_names: whether only groups with valid names are created.
     """
 
     subscription_group_table: dict[str, SubscriptionGroupConfig] = field(
@@ -33,6 +35,7 @@ class SubscriptionGroupManager:
     )
     updated: Callable[[SubscriptionGroupConfig], None] = lambda _config: None
     enable_lmq: bool = False
+    needs_valid_names: bool = False
 
     def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
         """Create or replace the configuration of a group; ignored for a group of light message queues."""
@@ -52,7 +55,8 @@ class SubscriptionGroupManager:
         if self._is_of_light_queues(group):
             return SubscriptionGroupConfig(groupName=group)
         config = self.subscription_group_table.get(group)
-        if config is None and (auto_create or is_sys_consumer_group(group)):
+        may_be_created = is_valid_group(group) or not self.needs_valid_names
+        if config is None and may_be_created and (auto_create or is_sys_consumer_group(group)):
             config = SubscriptionGroupConfig(groupName=group)
             self.update_subscription_group_config(config)
         return config

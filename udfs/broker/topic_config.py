@@ -1,7 +1,7 @@
 """The configurations of topics: the topics that a broker starts with, and when it creates another one.
 
 Broker source (4.9.3): TopicConfigManager (constructor, selectTopicConfig, createTopicInSendMessageMethod,
-createTopicInSendMessageBackMethod), LmqTopicConfigManager (selectTopicConfig, updateTopicConfig), PermName, TopicValidator.
+createTopicInSendMessageBackMethod), LmqTopicConfigManager (selectTopicConfig, updateTopicConfig), PermName.
 Rule: a pull never creates a topic. A message to an unknown topic creates it, as a copy of the model topic that the message names, if the
 model topic has the permission INHERIT. A heartbeat and a message that is sent back create the group's retry topic.
 Surprise: TBW102 exists only if autoCreateTopicEnable was set at the start. If it is switched off later, TBW102 stays but is no model.
@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from store_format.config.config_rows import TopicConfig
-from store_format.java.blanks import is_blank
 from store_format.log.put_message import SCHEDULE_TOPIC
 from store_format.store.lookup import NULL_POINTER, ThrownError
 from store_format.store.multi_dispatch import is_light_queue
@@ -29,7 +28,6 @@ RMQ_SYS_BENCHMARK_TOPIC: Final = "BenchmarkTest"
 RMQ_SYS_OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
 REPLY_TOPIC_POSTFIX: Final = "REPLY_TOPIC"
 DLQ_GROUP_TOPIC_PREFIX: Final = "%DLQ%"
-TOPIC_MAX_LENGTH: Final = 127
 
 _SCHEDULE_TOPIC_QUEUE_NUM: Final = 18
 _BENCHMARK_QUEUES: Final = 1024
@@ -42,7 +40,6 @@ _TRANSACTION_TOPICS: Final = (
 _WHEEL_TIMER: Final = "rmq_sys_wheel_timer"
 _REVIVE_LOG: Final = "rmq_sys_REVIVE_LOG_"
 _REVIVE_QUEUES: Final = 8
-_VALID: Final = frozenset("%-_|0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 
 
 def is_readable(perm: int) -> bool:
@@ -53,17 +50,6 @@ def is_readable(perm: int) -> bool:
 def is_writeable(perm: int) -> bool:
     """Return whether a permission allows writing: PermName.isWriteable."""
     return perm & PERM_WRITE == PERM_WRITE
-
-
-def topic_fault(topic: str) -> str | None:
-    """Return the fault of a topic's name as the broker words it, None for a valid name: TopicValidator.validateTopic."""
-    if is_blank(topic):
-        return "The specified topic is blank."
-    if not _VALID.issuperset(topic):
-        return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
-    if len(topic) > TOPIC_MAX_LENGTH:
-        return "The specified topic is longer than topic max length."
-    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,10 @@ SLAVE = ("brokerRole=SLAVE", "brokerId=1")
         ({}, (*SLAVE, "slaveReadEnable=true"), (None, None, None)),
         # a pull with the suspend bit and no timeout
         ({"sysFlag": 6, "suspendTimeoutMillis": None}, (), (1, 1, None)),
+        # a group that the broker does not know, asked of the brokers
+        ({"consumerGroup": "a-b", "consumeEnable": None}, (), (None, None, None)),
+        ({"consumerGroup": "a.b", "consumeEnable": None}, (), (None, None, 26)),
+        ({"consumerGroup": "a.b"}, (), (None, None, None)),
     ],
 )
 def test_the_checks_are_those_of_the_version(changed: dict[str, Any], options: tuple[str, ...], codes: tuple[int | None, ...]) -> None:

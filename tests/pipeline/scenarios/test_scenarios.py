@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -97,6 +97,45 @@ def test_broker_5_5_0_adds_properties_and_refuses_commits() -> None:
     assert (len(first["properties"]["UNIQ_KEY"]), third["properties"]["WAIT"]) == (56, "false")
     assert [one["code"] for one in told[4:]] == [1, 1, 1, 17, 0, 29, 29, 26]
     assert [one["version"] for one in told[4:]] == [513] * 8
+
+
+# asked of the three brokers: codes of a pull, of a pull after a heartbeat, of what is sent back, of a send to the retry topic (0: taken)
+USES = [
+    PULL,
+    {"op": "heartbeat", "clientId": "c", "group": "G", "subscriptions": [{"topic": "T", "subString": "*", "subVersion": 1}]},
+    PULL | {"ext": ASKED | {"sysFlag": 0, "subVersion": 1}},
+    {"op": "sendBack", "group": "G", "originTopic": "T", "queueId": 0, "queueOffset": 0, "delayLevel": 3},
+    {"op": "send", "topic": "%RETRY%G", "queueId": 0, "messages": [{}]},
+]
+
+
+def codes_of(group: str, version: str, first: Sequence[dict[str, Any]] = ()) -> list[int]:
+    """The codes of USES with another group, in a broker of its own."""
+    named = json.loads(json.dumps(USES).replace('"G"', f'"{group}"').replace("%RETRY%G", f"%RETRY%{group}"))
+    send = {"op": "send", "topic": "T", "queueId": 0, "messages": [{"tags": "a"}]}
+    scenario = scenario_of("scenarios", 1, json.dumps({"steps": [TOPIC, send, *first, *named]}), BrokerVersion(version))
+    told: list[Any] = [step.get("result") for _, step in take_steps(scenario, lambda *_: None)][2 + len(first) :]
+    return [one["code"] if "code" in one else one.get("errors", [{"code": 0}])[0]["code"] for one in told if one is not None]
+
+
+@pytest.mark.parametrize(
+    ("group", "version", "codes"),
+    [
+        ("ok", "5.5.0", [0, 0, 0, 0, 0]),
+        ("a.b", "4.9.3", [0, 0, 0, 0, 1]),
+        ("a.b", "4.9.8", [0, 0, 0, 0, 1]),
+        ("a.b", "5.5.0", [26, 0, 26, 26, 29]),
+        ("g" * 121, "4.9.3", [0, 0, 0, 1, 1]),
+        ("g" * 121, "4.9.8", [0, 0, 0, 1, 1]),
+        ("g" * 121, "5.5.0", [26, 0, 26, 26, 26]),
+    ],
+)
+def test_5_5_0_knows_no_group_that_it_gives_no_configuration(group: str, version: str, codes: list[int]) -> None:
+    assert codes_of(group, version) == codes
+
+
+def test_5_5_0_takes_messages_to_long_retry_topics_of_groups_with_a_configuration() -> None:
+    assert codes_of("g" * 121, "5.5.0", [{"op": "group", "group": "g" * 121}]) == [0, 0, 0, 0, 0]
 
 
 def test_a_version_that_is_not_known_is_refused() -> None:

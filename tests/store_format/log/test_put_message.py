@@ -21,7 +21,7 @@ from store_format.log.put_message import (
     prepare_batch,
     properties_to_string,
 )
-from store_format.record.message import Host, Message
+from store_format.record.message import Host, Message, encode
 
 V4 = Host(address=bytes([10, 0, 0, 1]), port=10911)
 V6 = Host(address=bytes(15) + b"\1", port=10911)
@@ -81,6 +81,32 @@ def test_a_bad_delay_level_comes_before_long_properties_in_5_5_0(version: Broker
     message = replace(PLAIN, properties={"DELAY": "x"}, properties_string="DELAY\x01x\x02k\x01" + "v" * 40_000)
     with pytest.raises(PutMessageError, match="DELAY") if throws else nullcontext():
         assert prepare(message, 7, settings) is ILLEGAL
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_taken"),
+    # as the real broker 5.5.0 answered; the older ones refuse each of them
+    [("%RETRY%" + "g" * 248, True), ("%RETRY%" + "g" * 249, False), ("%DLQ%" + "g" * 123, False), ("t" * 128, False)],
+)
+def test_the_topic_of_a_retry_may_be_long_in_5_5_0(topic: str, *, is_taken: bool) -> None:
+    message = replace(PLAIN, topic=topic)
+    new, old = (replace(BIG, rule=PUT_MESSAGE.of(version).value) for version in (BrokerVersion.V5_5_0, BrokerVersion.V4_9_8))
+    assert prepare(message, 7, old) is ILLEGAL
+    found = prepare(message, 7, new)
+    assert isinstance(found, Message) if is_taken else found is ILLEGAL
+
+
+def test_the_record_of_a_long_topic_has_two_bytes_for_its_length() -> None:
+    settings, topic = replace(BIG, rule=PUT_MESSAGE.of(BrokerVersion.V5_5_0).value), "%RETRY%" + "g" * 248
+    found = prepare(replace(PLAIN, topic=topic), 7, settings)
+    assert isinstance(found, Message)
+    raw = encode(found)
+    assert raw[4:8].hex() == "daa320ab"  # the magic code of version 2
+    assert len(raw) == FIXED + 1 + len(PLAIN.body) + 255
+    assert raw.endswith(b"\0\xff" + topic.encode() + b"\0\0")
+    small = replace(settings, max_message_size=4, rule=replace(settings.rule, more_than_body=len(raw) - 4))
+    assert isinstance(prepare(replace(PLAIN, topic=topic), 7, small), Message)
+    assert prepare(replace(PLAIN, topic=topic), 7, replace(small, rule=replace(small.rule, more_than_body=len(raw) - 5))) is ILLEGAL
 
 
 def numbered(message: InnerMessage) -> InnerMessage:

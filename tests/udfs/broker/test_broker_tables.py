@@ -27,7 +27,8 @@ from udfs.broker.send_message import (
 )
 from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.system_groups import SYSTEM_GROUPS
-from udfs.broker.topic_config import SystemTopics, TopicConfigManager, topic_fault
+from udfs.broker.topic_config import SystemTopics, TopicConfigManager
+from udfs.broker.topic_validator import topic_fault
 from udfs.filters.bloom_filter import BloomFilter
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager, is_dead
 from udfs.pull.codes import BrokerRole
@@ -46,6 +47,19 @@ def test_a_group_is_created_when_it_is_asked_for(group: str, auto_create: bool, 
     manager = SubscriptionGroupManager()
     assert (manager.find_subscription_group_config(group, auto_create=auto_create) is not None) is there
     assert (group in manager.subscription_group_table) is there
+
+
+# asked of the broker 5.5.0; 4.9.3 and 4.9.8 create each of them
+NAMES_OF_GROUPS = {"a|b": True, "%RETRY%x": True, "g" * 120: True, "g" * 121: False, "a.b": False, "a b": False, "ü": False, "": False}
+
+
+@pytest.mark.parametrize(("group", "valid"), [*NAMES_OF_GROUPS.items(), ("CID_RMQ_SYS_a.b", False), ("CID_RMQ_SYS_ab", True)])
+def test_5_5_0_creates_groups_with_valid_names(group: str, valid: bool) -> None:
+    manager = SubscriptionGroupManager(needs_valid_names=True)
+    assert (manager.find_subscription_group_config(group, auto_create=True) is not None) is valid
+    assert SubscriptionGroupManager().find_subscription_group_config(group, auto_create=True) is not None
+    manager.update_subscription_group_config(SubscriptionGroupConfig(groupName=group))
+    assert manager.find_subscription_group_config(group, auto_create=False) is not None
 
 
 def test_no_name_is_no_key() -> None:
@@ -95,7 +109,17 @@ def test_a_message_makes_a_topic_after_a_model_that_can_be_inherited_from(perm: 
 
 @pytest.mark.parametrize(("topic", "wrong"), [("a-b_c%|9", False), ("", True), (" ", True), ("a b", True), ("ü", True), ("x" * 128, True)])
 def test_names_of_topics(topic: str, wrong: bool) -> None:
-    assert (topic_fault(topic) is not None) is wrong
+    assert (topic_fault(topic, long_retry_topics=False) is not None) is wrong
+    assert (topic_fault(topic, long_retry_topics=True) is not None) is wrong
+
+
+# asked of the brokers: 5.5.0 takes a send to these, 4.9.3 and 4.9.8 do not
+@pytest.mark.parametrize(
+    ("topic", "wrong"), [("%RETRY%" + "x" * 121, False), ("%RETRY%" + "x" * 248, False), ("%RETRY%" + "x" * 249, True)]
+)
+def test_names_of_long_retry_topics(topic: str, wrong: bool) -> None:
+    assert (topic_fault(topic, long_retry_topics=True) is not None) is wrong
+    assert topic_fault(topic, long_retry_topics=False) is not None
 
 
 # clients ------------------------------------------------------------------------------------------------------------------------------
