@@ -185,7 +185,13 @@ def _update_consumer_offset(broker: MemoryBroker, _client: str, ext: Ext, _body:
 
 
 def _refused_commit(broker: MemoryBroker, group: str | None, topic: str | None, queue_id: int | None, offset: int | None) -> Answer | None:
-    """Return the answer to a commit that 5.5.0 refuses, None for any other commit."""
+    """Return the answer to a commit that 5.5.0 refuses, None for any other commit.
+
+    Raises:
+        ThrownError: the topic is missing, which the broker looks up first of all.
+    """
+    if topic is None:
+        raise ThrownError(NULL_POINTER)
     if not broker.groups.contains_subscription_group(group):
         return answer(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {'null' if group is None else group} not exist!", {})
     if broker.topics.select_topic_config(topic) is None:

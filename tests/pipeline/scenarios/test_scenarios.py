@@ -86,6 +86,8 @@ def test_broker_5_5_0_adds_properties_and_refuses_commits() -> None:
                 {"consumerGroup": "G", "topic": "T", "commitOffset": 5},
                 {"consumerGroup": "G", "topic": "T", "queueId": 0},
                 {"consumerGroup": "H", "topic": "T", "queueId": 0, "commitOffset": 5},
+                {"consumerGroup": "H", "queueId": 0, "commitOffset": 5},
+                {"topic": "T", "queueId": 0, "commitOffset": 5},
             )
         ),
     ]
@@ -95,8 +97,8 @@ def test_broker_5_5_0_adds_properties_and_refuses_commits() -> None:
     assert (first["storeSize"], second["storeSize"], third["storeSize"]) == (234, 181, 242)
     assert {name: value for name, value in second["properties"].items() if name != "TAGS"} == PROPERTIES | {"UNIQ_KEY": "abc"}
     assert (len(first["properties"]["UNIQ_KEY"]), third["properties"]["WAIT"]) == (56, "false")
-    assert [one["code"] for one in told[4:]] == [1, 1, 1, 17, 0, 29, 29, 26]
-    assert [one["version"] for one in told[4:]] == [513] * 8
+    assert [one["code"] for one in told[4:]] == [1, 1, 1, 17, 0, 29, 29, 26, 1, 26]
+    assert [one["version"] for one in told[4:]] == [513] * 10
 
 
 # asked of the three brokers: codes of a pull, of a pull after a heartbeat, of what is sent back, of a send to the retry topic (0: taken)
