@@ -28,8 +28,8 @@ from store_format.store.store_settings import check_sizes
 from udfs.broker.memory_store import MemoryStore
 from udfs.broker.send_message import SendMessageProcessor
 from udfs.broker.subscription_group import SubscriptionGroupManager
-from udfs.broker.topic_config import TopicConfigManager
-from udfs.broker.transactional_message import CHECK_MAX_TIME_TOPIC, CONSUMER_GROUP, HALF_TOPIC, OP_TOPIC
+from udfs.broker.topic_config import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC, TopicConfigManager
+from udfs.broker.transactional_message import CONSUMER_GROUP
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.filters.tags import split_tags
 from udfs.simulation import world as at

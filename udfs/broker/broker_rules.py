@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Variant, values_of
+from udfs.broker import topic_validator as tv
 
 _V3, _V8, _V5 = BrokerVersion.V4_9_3, BrokerVersion.V4_9_8, BrokerVersion.V5_5_0
 
@@ -308,6 +309,21 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 Variant(_V5, True, "a topic or queue that cannot be gets INVALID_PARAMETER", "AbstractSendMessageProcessor.msgCheck"),
             ),
         ),
+        "closed_topics": Rule(
+            term="isNotAllowedSendTopic",
+            variants=(
+                Variant(_V3, tv.CLOSED_TOPICS_4_9_3, "clients may not send to SCHEDULE_TOPIC_XXXX", "TopicValidator.isNotAllowedSendTopic"),
+                Variant(
+                    _V8,
+                    tv.CLOSED_TOPICS_4_9_8,
+                    "nor to the topics of transactions, SELF_TEST_TOPIC and OFFSET_MOVED_EVENT",
+                    "TopicValidator.isNotAllowedSendTopic",
+                ),
+                Variant(
+                    _V5, tv.CLOSED_TOPICS_5_5_0, "nor to the topics of transactions in RocksDB", "TopicValidator.isNotAllowedSendTopic"
+                ),
+            ),
+        ),
         "retry_topics_may_be_long": Rule(
             term="validateTopic",
             variants=(
@@ -394,6 +410,7 @@ class BrokerRules:
     slaves_reject_sends: bool
     sends_need_bodies: bool
     bad_sends_are_invalid_parameters: bool
+    closed_topics: frozenset[str]
     retry_topics_may_be_long: bool
     groups_need_valid_names: bool
     heartbeats_of_known_groups_only: bool

@@ -138,7 +138,7 @@ class SendMessageProcessor:
         bad = ResponseCode.INVALID_PARAMETER if self.rules.bad_sends_are_invalid_parameters else ResponseCode.SYSTEM_ERROR
         if fault := topic_fault(name, long_retry_topics=self.rules.retry_topics_may_be_long):
             raise SendRefused(bad, fault)
-        if name == pm.SCHEDULE_TOPIC:
+        if name in self.rules.closed_topics:
             raise SendRefused(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
         topic = self.topics.create_topic_in_send_message(
             name,

@@ -1,8 +1,8 @@
 """Which names of topics and groups the broker takes.
 
-Broker source (4.9.3): TopicValidator.validateTopic. (5.5.0): TopicValidator.validateTopic and validateGroup.
-Rule: a name has letters, digits and %-_| only, and a length limit. Only sent messages need a valid topic. 5.5.0 creates a group only if its
-name is valid; a group that has a configuration may have any name.
+Broker source (4.9.3): TopicValidator.validateTopic and isNotAllowedSendTopic. (5.5.0): these, and TopicValidator.validateGroup.
+Rule: a name has letters, digits and %-_| only, and a length limit. Only sent messages need a valid topic, and one that is not closed to them.
+5.5.0 creates a group only if its name is valid; a group that has a configuration may have any name.
 """
 
 from __future__ import annotations
@@ -10,13 +10,34 @@ from __future__ import annotations
 from typing import Final
 
 from store_format.java.blanks import is_blank
-from udfs.broker.topic_config import DLQ_GROUP_TOPIC_PREFIX
+from store_format.log.put_message import SCHEDULE_TOPIC
+from udfs.broker.topic_config import (
+    CHECK_MAX_TIME_TOPIC,
+    DLQ_GROUP_TOPIC_PREFIX,
+    HALF_TOPIC,
+    OP_TOPIC,
+    RMQ_SYS_OFFSET_MOVED_EVENT,
+    RMQ_SYS_SELF_TEST_TOPIC,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+)
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 
 TOPIC_MAX_LENGTH: Final = 127
 GROUP_MAX_LENGTH: Final = 120
 RETRY_OR_DLQ_TOPIC_MAX_LENGTH: Final = 255
 _VALID: Final = frozenset("%-_|0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+
+# NOT_ALLOWED_SEND_TOPIC_SET of 4.9.3, of 4.9.8 and of 5.5.0
+CLOSED_TOPICS_4_9_3: Final = frozenset({SCHEDULE_TOPIC})
+CLOSED_TOPICS_4_9_8: Final = CLOSED_TOPICS_4_9_3 | {
+    HALF_TOPIC,
+    OP_TOPIC,
+    CHECK_MAX_TIME_TOPIC,
+    RMQ_SYS_SELF_TEST_TOPIC,
+    RMQ_SYS_OFFSET_MOVED_EVENT,
+}
+CLOSED_TOPICS_5_5_0: Final = CLOSED_TOPICS_4_9_8 | {ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC}
 
 
 def topic_fault(topic: str, *, long_retry_topics: bool) -> str | None:

@@ -20,12 +20,10 @@ from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TY
 from store_format.log.put_message import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC, InnerMessage, properties_to_string
 from store_format.record.message import Host, Message
 from udfs.broker.send_message import PROPERTY_WAIT_STORE_MSG_OK, stored_again
+from udfs.broker.topic_config import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC
 from udfs.java.texts import boolean_value_of
 from udfs.pull.codes import ResponseCode
 
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 CONSUMER_GROUP: Final = "CID_RMQ_SYS_TRANS"
 REMOVE_TAG: Final = "d"
 PROPERTY_TAGS: Final = "TAGS"

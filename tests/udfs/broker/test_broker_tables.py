@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
+from store_format.broker_version import BrokerVersion
 from store_format.config.config_rows import SubscriptionGroupConfig, TopicConfig
 from store_format.log.put_message import InnerMessage
 from store_format.record.message import Host, Message
 from store_format.remoting.heartbeat import ConsumerData, HeartbeatSubscription
 from store_format.store.lookup import ThrownError
+from udfs.broker.broker_rules import BrokerRules
 from udfs.broker.consumer_manager import ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager, first_offset
 from udfs.broker.message_queue import MessageQueue
@@ -253,12 +256,12 @@ def test_a_lock_is_held_until_it_is_given_up_or_grows_old() -> None:
 # messages -----------------------------------------------------------------------------------------------------------------------------
 
 
-def sending(**config: Any) -> SendMessageProcessor:
+def sending(version: BrokerVersion = BrokerVersion.V4_9_3, **config: Any) -> SendMessageProcessor:
     topics = TopicConfigManager()
     topics.update_topic_config(TopicConfig(topicName="t", readQueueNums=4, writeQueueNums=2, perm=0))
     topics.update_topic_config(TopicConfig(topicName="ordered", order=True))
     settings = SendBrokerConfig(broker_cluster_name="C", broker_ip1="ip", **config)
-    return SendMessageProcessor(config=settings, topics=topics, groups=SubscriptionGroupManager())
+    return SendMessageProcessor(config=settings, topics=topics, groups=SubscriptionGroupManager(), rules=BrokerRules.of(version))
 
 
 def asked(topic: str = "t", queue_id: int = 0, reconsume_times: int = 0, **properties: str) -> SendMessageRequest:
@@ -273,6 +276,26 @@ def asked(topic: str = "t", queue_id: int = 0, reconsume_times: int = 0, **prope
         reconsume_times=reconsume_times,
     )
     return SendMessageRequest(message=message, default_topic="TBW102", default_topic_queue_nums=4, max_reconsume_times=None)
+
+
+# asked of the three brokers: the codes of a send to queue 0
+@pytest.mark.parametrize(
+    ("topic", "codes"),
+    [
+        *((name, (None, 16, 16)) for name in ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC")),
+        *((name, (None, 16, 16)) for name in ("SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT")),
+        ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", (None, None, 16)),
+        *((name, (None, None, None)) for name in ("RMQ_SYS_TRACE_TOPIC", "rmq_sys_wheel_timer", "TBW102", "BenchmarkTest")),
+        ("SCHEDULE_TOPIC_XXXX", (16, 16, 16)),
+    ],
+)
+def test_clients_may_not_send_to_topics_of_the_broker(topic: str, codes: tuple[int | None, ...]) -> None:
+    for version, code in zip(BrokerVersion, codes, strict=True):
+        processor = sending(version)
+        processor.topics.start(SystemTopics(broker_name="b", broker_cluster_name="C"))
+        with nullcontext() if code is None else pytest.raises(SendRefused) as raised:
+            processor.accept(asked(topic))
+        assert raised is None or raised.value.code == code
 
 
 @pytest.mark.parametrize(
