@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
 from operator import contains
@@ -51,6 +52,8 @@ _REQUEST = pa.struct(
     }
 )
 _LINE = pa.schema({"request": _REQUEST, "response": pa.struct({"maxOffset": pa.int64()})})
+# the keys that are read in each object of a line; "" is the line itself
+_READ = {"": _LINE.names, "request": _REQUEST.names, "filter": _FILTER.names, "response": ["maxOffset"]}
 # field of the request, column, limit of a number: -limit <= number < limit; None for texts
 _FIELDS = (
     ("group", "consumerGroup", None),
@@ -98,23 +101,41 @@ def _int(digits: str) -> int:
     return int(digits)
 
 
+class _Doubled(dict[str, Any]):
+    """An object in which some keys are there twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.keys_twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else _Doubled(pairs)
+
+
 def _no_double(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these pairs; a duplicate key is an error, because parsers differ in which value they take."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"the key {shown(name)} is there twice")
+    found = _object(pairs)
+    if isinstance(found, _Doubled):
+        raise ValueError(_twice(found.keys_twice[0]))
     return found
 
 
-def parsed_line(path: str, number: int, raw: bytes) -> dict[str, Any]:
-    """The JSON object in a line.
+def _twice(name: str) -> str:
+    return f"the key {shown(name)} is there twice"
+
+
+def parsed_line(
+    path: str, number: int, raw: bytes, of_pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]] = _no_double
+) -> dict[str, Any]:
+    """The JSON object in a line; `of_pairs` makes each object.
 
     Raises:
         RequestError: the line is no JSON object.
     """
     try:
-        line = json.loads(raw.decode("utf-8"), parse_constant=_no_number, parse_int=_int, object_pairs_hook=_no_double)
+        line = json.loads(raw.decode("utf-8"), parse_constant=_no_number, parse_int=_int, object_pairs_hook=of_pairs)
     except (ValueError, RecursionError) as error:
         raise RequestError(path, number, "a JSON object", f"{shown(raw)} ({error})") from None
     if not isinstance(line, dict):
@@ -228,8 +249,13 @@ def _read_strictly(path: str, first_line: int, lines: list[bytes]) -> tuple[pa.R
 
 
 def _row(path: str, number: int, raw: bytes) -> dict[str, Any]:
-    line = parsed_line(path, number, raw)
+    line = parsed_line(path, number, raw, _object)
     request = line.get("request")
+    for name, one in (("", line), ("request", request), ("filter", _filter_of(request)), ("response", line.get("response"))):
+        # Arrow's parser looks at the keys that it reads, and no others
+        twice = [key for key in one.keys_twice if key in _READ[name]] if isinstance(one, _Doubled) else []
+        if twice:
+            raise RequestError(path, number, "a JSON object", f"{shown(raw)} ({_twice(twice[0])})")
     if not isinstance(request, dict):
         raise RequestError(path, number, 'a field "request" that is an object', shown(raw))
     row: dict[str, Any] = {"seq": number}
@@ -243,6 +269,10 @@ def _row(path: str, number: int, raw: bytes) -> dict[str, Any]:
     if isinstance(response, dict) and response.get("maxOffset") is not None:
         row["recordedMaxOffset"] = _value(path, number, response, "maxOffset", 2**63)
     return row | {"line": raw.decode("utf-8")}
+
+
+def _filter_of(request: object) -> object:
+    return request.get("filter") if isinstance(request, dict) else None
 
 
 def _value(path: str, number: int, request: dict[str, Any], field: str, limit: int | None) -> Any:

@@ -22,6 +22,7 @@ from store_format.java.blanks import is_blank
 from store_format.layout import LMQ_PREFIX
 from store_format.remoting.frame import FRAME_MAX_LENGTH
 from store_format.store.multi_dispatch import MULTI_DISPATCH, split_queues
+from udfs.broker.broker_rules import BrokerRules
 from udfs.broker.memory_broker import MemoryBroker
 from udfs.broker.multi_dispatch import PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from udfs.broker.send_message import as_sent
@@ -83,6 +84,8 @@ _OPTIONAL: Mapping[str, type] = {
     "messageModel": _TEXT,
     "consumeFromWhere": _TEXT,
 }
+# properties that make a message of 5.x a timer message: HookUtils.checkIfTimerMessage
+_TIMER_PROPERTIES = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
 _NAMES = {_TEXT: "a text", _INT: "a whole number", _BOOL: "true or false", _OBJECT: "an object", _LIST: "a list"}
 _MESSAGE = {
     "tags": _TEXT,
@@ -262,6 +265,7 @@ def _check_messages(line: _Line, at: int, step: Step) -> None:
         if not all(isinstance(value, str) for value in (message.get("props") or {}).values()):
             line.refuse(f'texts in "props" of a message of step {at}, send', message["props"])
         _check_further_queues(line, at, sent_properties(message))
+        _check_timer(line, at, sent_properties(message))
 
 
 def sent_properties(message: Mapping[str, Any]) -> dict[str, str]:
@@ -279,6 +283,13 @@ def _check_further_queues(line: _Line, at: int, properties: Mapping[str, str]) -
         line.refuse(f"{expected} of a message of step {at}, send", names)
     if not is_blank(offsets) and not all(re.fullmatch(r"[0-9]{1,9}", one) for one in split_queues(offsets)):
         line.refuse(f"whole numbers below 10^9 in {PROPERTY_INNER_MULTI_QUEUE_OFFSET} of a message of step {at}, send", offsets)
+
+
+def _check_timer(line: _Line, at: int, properties: Mapping[str, str]) -> None:
+    """Refuse messages of 5.5.0's timer, which `answer` does not have."""
+    found = [name for name in _TIMER_PROPERTIES if name in properties]
+    if found and BrokerRules.of(line.version).has_timer:
+        line.refuse(f"a message without the timer of 5.x in step {at}, send", found[0])
 
 
 def _check_subscriptions(line: _Line, at: int, step: Step) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.scenarios.scenario_file import Step, sent_properties
 from pipeline.scenarios.scenario_requests import answer
 from pipeline.scenarios.scenario_run import Run
-from store_format.log.put_message import InnerMessage, PutMessageError, PutMessageStatus
+from store_format.log.put_message import InnerMessage, PutMessageError, PutMessageStatus, delay_level
 from store_format.record.message import Message
 from udfs.broker.memory_broker import BROKER_HOST, CLIENT_HOST, MemoryBroker
 from udfs.broker.send_message import (
@@ -21,6 +21,7 @@ from udfs.broker.send_message import (
     send_back,
 )
 from udfs.broker.topic_config import AUTO_CREATE_TOPIC_KEY_TOPIC, RMQ_SYS_OFFSET_MOVED_EVENT
+from udfs.broker.transactional_message import half_message, is_prepared
 from udfs.pull.codes import ResponseCode
 
 _STORED_MS = 50
@@ -67,10 +68,28 @@ def _send_one(broker: MemoryBroker, topic: str, queue_id: int, message: Mapping[
         max_reconsume_times=message.get("maxReconsumeTimes"),
     )
     accepted = broker.sending().accept(request)
+    if is_prepared(accepted.properties) and not (broker.settings.rules.retries_are_no_transactions and _is_delayed_retry(accepted)):
+        accepted = _half_message(broker, accepted)
     stored = _put(broker, accepted, put_refused)
     if broker.settings.rules.sync_masters_need_slaves and lacks_slave(broker.role, accepted.properties):
         raise SendRefused(ResponseCode.SLAVE_NOT_AVAILABLE, None)
     return stored.queue_offset
+
+
+def _half_message(broker: MemoryBroker, message: InnerMessage) -> InnerMessage:
+    """Return what is stored for a message that is sent in a transaction."""
+    if broker.settings.value("rejectTransactionMessage"):
+        raise SendRefused(
+            ResponseCode.NO_PERMISSION, f"the broker[{broker.settings.value('brokerIP1')}] sending transaction message is forbidden"
+        )
+    return half_message(message, has_id=broker.settings.rules.half_messages_have_ids)
+
+
+def _is_delayed_retry(message: InnerMessage) -> bool:
+    try:
+        return message.reconsume_times > 0 and delay_level(message.properties) > 0
+    except PutMessageError as error:
+        raise SendRefused(ResponseCode.SYSTEM_ERROR, str(error)) from error
 
 
 def _put(broker: MemoryBroker, inner: InnerMessage, refused: Callable[[PutMessageStatus], SendRefused]) -> Message:

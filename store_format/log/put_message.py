@@ -24,6 +24,7 @@ from store_format.record.message import PROPERTY_SEPARATOR, TOPIC_LENGTH_BYTES, 
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 PROPERTY_DELAY = "DELAY"
+_INNER_NUM = "INNER_NUM"  # of 5.x
 PROPERTY_REAL_TOPIC = "REAL_TOPIC"
 PROPERTY_REAL_QUEUE_ID = "REAL_QID"
 
@@ -55,6 +56,7 @@ class PutMessageRule:
         multi_dispatch_says_why: whether a message that does not fit with its offsets in further queues gets the status of one that does not
             fit; else it gets UNKNOWN_ERROR.
         delay_is_read_first: whether a message with a bad delay level and properties that are too long fails by its delay level.
+        inner_batches_need_flag: whether a message with the property INNER_NUM is refused.
         long_topics_begin: with which prefix a topic may have up to _LONG_TOPIC_MAX bytes, in a record of version 2; None if with none.
     """
 
@@ -63,6 +65,7 @@ class PutMessageRule:
     multi_dispatch_says_why: bool
     delay_is_read_first: bool
     long_topics_begin: str | None
+    inner_batches_need_flag: bool
 
 
 PUT_MESSAGE: Rule[PutMessageRule] = Rule(
@@ -76,6 +79,7 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
                 multi_dispatch_says_why=False,
                 delay_is_read_first=False,
                 long_topics_begin=None,
+                inner_batches_need_flag=False,
             ),
             "a whole record has at most maxMessageSize",
             "CommitLog.MessageExtEncoder.encode, MultiDispatch.wrapMultiDispatch",
@@ -88,6 +92,7 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
                 multi_dispatch_says_why=False,
                 delay_is_read_first=False,
                 long_topics_begin=None,
+                inner_batches_need_flag=False,
             ),
             "a body has at most maxMessageSize, a whole record at most 64 KiB more",
             "CommitLog.MessageExtEncoder.encode, MultiDispatch.wrapMultiDispatch",
@@ -100,11 +105,12 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
                 multi_dispatch_says_why=True,
                 delay_is_read_first=True,
                 long_topics_begin="%RETRY%",
+                inner_batches_need_flag=True,
             ),
-            "as before, but a record with further queues has at most maxMessageSize, DELAY is read before properties are measured, and the "
-            "topic of a retry may have 255 bytes, in a record of version 2",
+            "as before, but a record with further queues has at most maxMessageSize, DELAY is read before properties are measured, the "
+            "topic of a retry may have 255 bytes, in a record of version 2, and INNER_NUM is refused",
             "MessageExtEncoder.encode, CommitLog.DefaultAppendMessageCallback.handlePropertiesForLmqMsg, HookUtils.handleScheduleMessage, "
-            "HookUtils.checkBeforePutMessage",
+            "HookUtils.checkBeforePutMessage and checkInnerBatch",
         ),
     ),
 )
@@ -229,7 +235,7 @@ def prepare(
     if settings.is_slave:
         return PutMessageStatus.SERVICE_NOT_AVAILABLE
     text, rule = message.properties_string, settings.rule
-    if _is_topic_too_long(message.topic, rule):
+    if _is_topic_too_long(message.topic, rule) or (rule.inner_batches_need_flag and _INNER_NUM in message.properties):
         return PutMessageStatus.MESSAGE_ILLEGAL
     is_too_long = text is not None and _units(text) > SHORT_MAX
     if is_too_long and not rule.delay_is_read_first:

@@ -324,6 +324,36 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 ),
             ),
         ),
+        "retries_are_no_transactions": Rule(
+            term="TRAN_MSG",
+            variants=(
+                Variant(_V3, False, "a message with TRAN_MSG is a half message", "SendMessageProcessor.asyncSendMessage"),
+                Variant(
+                    _V5, True, "but not if it has a delay level and was sent before (reconsumeTimes)", "SendMessageProcessor.sendMessage"
+                ),
+            ),
+        ),
+        "half_messages_have_ids": Rule(
+            term="parseHalfMessageInner",
+            variants=(
+                Variant(_V3, False, "a half message has the properties of its message", "TransactionalMessageBridge.parseHalfMessageInner"),
+                Variant(
+                    _V5, True, "its UNIQ_KEY is the property __transactionId__ too", "TransactionalMessageBridge.parseHalfMessageInner"
+                ),
+            ),
+        ),
+        "has_timer": Rule(
+            term="checkIfTimerMessage",
+            variants=(
+                Variant(_V3, False, "TIMER_DELAY_SEC is a property as any other", "no TimerMessageStore"),
+                Variant(
+                    _V5,
+                    True,
+                    "a message with TIMER_DELAY_SEC goes to the timer",
+                    "HookUtils.checkIfTimerMessage",
+                ),
+            ),
+        ),
         "retry_topics_may_be_long": Rule(
             term="validateTopic",
             variants=(
@@ -411,6 +441,9 @@ class BrokerRules:
     sends_need_bodies: bool
     bad_sends_are_invalid_parameters: bool
     closed_topics: frozenset[str]
+    retries_are_no_transactions: bool
+    half_messages_have_ids: bool
+    has_timer: bool
     retry_topics_may_be_long: bool
     groups_need_valid_names: bool
     heartbeats_of_known_groups_only: bool

@@ -210,7 +210,9 @@ class MemoryBroker:
                 return
             self.now = max(self.now, moment)
             if self._delayed and self._delayed[0][0] <= moment:
-                self.put(message_timeup(heapq.heappop(self._delayed)[2]))
+                due = message_timeup(heapq.heappop(self._delayed)[2])
+                if due is not None:
+                    self.put(due)
             else:
                 self.sweep()
 

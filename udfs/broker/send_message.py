@@ -23,7 +23,7 @@ from store_format.store.lookup import NULL_POINTER
 from udfs.broker.broker_rules import DEFAULT_BROKER_RULES, BrokerRules
 from udfs.broker.pull_message_processor import Refused
 from udfs.broker.subscription_group import SubscriptionGroupManager
-from udfs.broker.topic_config import DLQ_GROUP_TOPIC_PREFIX, TopicConfigManager, is_writeable
+from udfs.broker.topic_config import DLQ_GROUP_TOPIC_PREFIX, HALF_TOPIC, TopicConfigManager, is_writeable
 from udfs.broker.topic_validator import topic_fault
 from udfs.filters.message_filter import PROPERTY_RETRY_TOPIC, RETRY_GROUP_TOPIC_PREFIX
 from udfs.pull.codes import BrokerRole, ResponseCode
@@ -32,6 +32,7 @@ PROPERTY_CLUSTER: Final = "CLUSTER"
 PROPERTY_WAIT_STORE_MSG_OK: Final = "WAIT"
 PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 PROPERTY_UNIQ_KEY: Final = "UNIQ_KEY"
+_POP_CK: Final = "POP_CK"  # of 5.x
 # of 5.5.0 on default settings: BrokerConfig.regionId and traceOn, whatever the producer sent
 _ADDED: Final[Mapping[str, str]] = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 _UNIQ_KEY_CHARACTERS: Final = 56
@@ -121,8 +122,9 @@ class SendMessageProcessor:
             raise SendRefused(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while")
 
     def _with_all_properties(self, message: pm.InnerMessage, properties: dict[str, str]) -> pm.InnerMessage:
-        """Return the message as 5.5.0 stores it: with its property WAIT."""
+        """Return the message as 5.5.0 stores it: with its property WAIT, and without POP_CK (clearReservedProperties)."""
         assert self.new_uniq_key is not None
+        properties.pop(_POP_CK, None)
         properties |= _ADDED
         if not properties.get(PROPERTY_UNIQ_KEY):
             properties[PROPERTY_UNIQ_KEY] = self.new_uniq_key()
@@ -234,9 +236,14 @@ def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: 
     return stored_again(found, topic.topicName, draw % queues, properties, found.reconsume_times + 1)
 
 
-def message_timeup(delayed: Message) -> pm.InnerMessage:
-    """Return the message that the broker stores when a delayed message is due: ScheduleMessageService.messageTimeup."""
+def message_timeup(delayed: Message) -> pm.InnerMessage | None:
+    """Return the message that the broker stores when a delayed message is due: ScheduleMessageService.messageTimeup.
+
+    None for a half message, which the broker discards then.
+    """
     properties = delayed.properties_map()
+    if properties.get(pm.PROPERTY_REAL_TOPIC) == HALF_TOPIC:
+        return None
     queue_id = int(properties.get(pm.PROPERTY_REAL_QUEUE_ID, "0"))
     inner = stored_again(delayed, properties.get(pm.PROPERTY_REAL_TOPIC, ""), queue_id, properties, delayed.reconsume_times)
     # the broker changes these two after it has made the text of the properties

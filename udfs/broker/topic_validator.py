@@ -1,8 +1,8 @@
 """Which names of topics and groups the broker takes.
 
 Broker source (4.9.3): TopicValidator.validateTopic and isNotAllowedSendTopic. (5.5.0): these, and TopicValidator.validateGroup.
-Rule: a name has letters, digits and %-_| only, and a length limit. Only sent messages need a valid topic, and one that is not closed to them.
-5.5.0 creates a group only if its name is valid; a group that has a configuration may have any name.
+Rule: a name has letters, digits and %-_| only, and a length limit. Only sent messages need a valid topic, and an open one. 5.5.0 creates a
+group only if its name is valid; a group that has a configuration may have any name.
 """
 
 from __future__ import annotations

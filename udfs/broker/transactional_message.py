@@ -19,7 +19,7 @@ from typing import Final
 from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from store_format.log.put_message import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC, InnerMessage, properties_to_string
 from store_format.record.message import Host, Message
-from udfs.broker.send_message import PROPERTY_WAIT_STORE_MSG_OK, stored_again
+from udfs.broker.send_message import PROPERTY_UNIQ_KEY, PROPERTY_WAIT_STORE_MSG_OK, stored_again
 from udfs.broker.topic_config import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC
 from udfs.java.texts import boolean_value_of
 from udfs.pull.codes import ResponseCode
@@ -29,6 +29,7 @@ REMOVE_TAG: Final = "d"
 PROPERTY_TAGS: Final = "TAGS"
 PROPERTY_PRODUCER_GROUP: Final = "PGROUP"
 PROPERTY_TRANSACTION_PREPARED: Final = "TRAN_MSG"
+_TRANSACTION_ID: Final = "__transactionId__"  # of 5.x
 PROPERTY_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
 _CHECK_MAX_TIME_QUEUE: Final = 0  # the topic has one queue
 
@@ -48,9 +49,16 @@ def reset_transaction_value(sys_flag: int, kind: int) -> int:
     return sys_flag & ~TRANSACTION_ROLLBACK_TYPE | kind
 
 
-def half_message(message: InnerMessage) -> InnerMessage:
-    """Return the half message that is stored for a message sent in a transaction; `message` is from `SendMessageProcessor.accept`."""
+def half_message(message: InnerMessage, *, has_id: bool = False) -> InnerMessage:
+    """Return the half message that is stored for a message sent in a transaction.
+
+    Args:
+        message: a message from `SendMessageProcessor.accept`.
+        has_id: whether the UNIQ_KEY becomes the property __transactionId__ too.
+    """
     properties = {**message.properties, PROPERTY_REAL_TOPIC: message.topic, PROPERTY_REAL_QUEUE_ID: str(message.queue_id)}
+    if has_id:
+        properties[_TRANSACTION_ID] = message.properties[PROPERTY_UNIQ_KEY]
     return replace(
         message,
         topic=HALF_TOPIC,

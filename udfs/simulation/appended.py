@@ -217,7 +217,9 @@ class Appending:
 
     def _deliver(self, delayed: Message, time: int) -> None:
         self.delivered[delayed.queue_id + 1] += 1
-        self._store(sending.message_timeup(delayed), time)
+        due = sending.message_timeup(delayed)
+        assert due is not None  # no message of a transaction is delayed
+        self._store(due, time)
 
     def _send_back(self, queue: int, offset: int, time: int) -> None:
         plan = self.ended.plan

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.requests import request_file as rf
-from pipeline.requests.request_lines import RequestError
+from pipeline.requests.request_lines import RequestError, read_good_lines
 from pipeline.requests.request_source import read_chunk
 from pipeline.scenarios.scenario_file import read_chunk as read_scenarios
 from pipeline.store.lookup_requests import open_requests
@@ -81,9 +81,9 @@ BAD = {
         "T\\ud83dAG",
     ),
     "many keys, the last one twice": (
-        b'{"request": {%s, "k9": 1}}' % b", ".join(b'"k%d": 0' % number for number in range(20_000, 0, -1)),
+        b'{"request": {"topic": "a", %s, "topic": "b"}}' % b", ".join(b'"k%d": 0' % number for number in range(20_000, 0, -1)),
         "a JSON object",
-        "the key 'k9' is there twice",
+        "the key 'topic' is there twice",
     ),
     "no request": (b'{"response": null}', 'a field "request" that is an object', "response"),
     "a request that is a list": (b'{"request": []}', 'a field "request" that is an object', "[]"),
@@ -145,6 +145,22 @@ def test_a_key_that_is_there_twice_is_named_beside_one_in_another_form(other: by
         read_bytes(tmp_path, PLAIN.replace(key, other) + b"\n" + PLAIN.replace(key, b'"topic": "other", "topic":'))
     assert error.value.line == 2
     assert "'topic' is there twice" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        PLAIN[:-1] + b', "x": 1, "x": 2}',
+        PLAIN[:-1] + b', "x": {"type": 1, "type": 2}}',
+        PLAIN.replace(b'"offset"', b'"x": 1, "x": 2, "offset"'),
+    ],
+)
+def test_keys_that_are_not_read_may_be_there_twice_beside_a_bad_line_too(line: bytes) -> None:
+    alone, bad = read_good_lines("x.jsonl", 1, line)
+    beside, worse = read_good_lines("x.jsonl", 1, line + b"\n-")
+    assert (len(alone), bad) == (1, [])
+    assert beside.equals(alone)
+    assert len(worse) == 1
 
 
 GOOD = {

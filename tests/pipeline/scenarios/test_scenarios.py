@@ -101,6 +101,58 @@ def test_broker_5_5_0_adds_properties_and_refuses_commits() -> None:
     assert [one["version"] for one in told[4:]] == [513] * 10
 
 
+def results_of(version: str, steps: Sequence[dict[str, Any]]) -> list[Any]:
+    """The results of steps in a broker of their own that has the topic T."""
+    scenario = scenario_of("scenarios", 1, json.dumps({"steps": [TOPIC, *steps]}), BrokerVersion(version))
+    return [step.get("result") for _, step in take_steps(scenario, lambda *_: None)][1:]
+
+
+def sending(properties: dict[str, str], **message: int) -> dict[str, Any]:
+    return {"op": "send", "topic": "T", "queueId": 0, "messages": [{"tags": "a", "props": properties, **message}]}
+
+
+HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+
+
+# asked of the three brokers
+@pytest.mark.parametrize("version", ["4.9.3", "4.9.8", "5.5.0"])
+def test_a_message_of_a_transaction_is_a_half_message(version: str) -> None:
+    sends = [sending({"TRAN_MSG": value}) for value in ("true", "TRUE", " true", "1")]
+    forbidden = [{"op": "brokerConfig", "set": {"rejectTransactionMessage": True}}, sending({"TRAN_MSG": "true"})]
+    ranges = [{"op": "queueRange", "topic": topic, "queueId": 0} for topic in ("T", HALF)]
+    found = results_of(version, [*sends, *forbidden, *ranges, {"op": "readStored", "topic": HALF, "queueId": 0, "last": 1}])
+    assert [one["queueOffsets"] for one in found[:4]] == [[0], [1], [0], [1]]
+    assert [one["code"] for one in found[5]["errors"]] == [16]
+    assert [one["max"] for one in found[6:8]] == [2, 2]
+    (half,) = found[8]
+    assert {name: half["properties"][name] for name in ("REAL_TOPIC", "REAL_QID", "TRAN_MSG")} == {
+        "REAL_TOPIC": "T",
+        "REAL_QID": "0",
+        "TRAN_MSG": "TRUE",
+    }
+    assert half["properties"].get("__transactionId__") == (half["properties"]["UNIQ_KEY"] if version == "5.5.0" else None)
+
+
+# asked of the three brokers: what is in T and in the half topic when all delays are over
+@pytest.mark.parametrize(("version", "maxima"), [("4.9.3", [0, 1]), ("4.9.8", [0, 1]), ("5.5.0", [1, 1])])
+def test_a_delayed_half_message_is_discarded(version: str, maxima: list[int]) -> None:
+    sends = [
+        sending({"TRAN_MSG": "true"} | delay, reconsumeTimes=times) for delay, times in (({"DELAY": "1"}, 0), ({"DELAY": "1"}, 1), ({}, 1))
+    ]
+    ranges = [{"op": "queueRange", "topic": topic, "queueId": 0} for topic in ("T", HALF)]
+    found = results_of(version, [*sends, {"op": "sleep", "ms": 3000}, *ranges])
+    assert [one["max"] for one in found[-2:]] == maxima
+
+
+# asked of the broker 5.5.0
+def test_5_5_0_takes_pop_ck_away() -> None:
+    sizes = {}
+    for version in ("4.9.8", "5.5.0"):
+        *_, stored = results_of(version, [sending({"POP_CK": "1 2", "k": "2"}), {"op": "readStored", "topic": "T", "queueId": 0}])
+        sizes[version] = {"k", "POP_CK"} & stored[0]["properties"].keys()
+    assert sizes == {"4.9.8": {"k", "POP_CK"}, "5.5.0": {"k"}}
+
+
 # asked of the three brokers: codes of a pull, of a pull after a heartbeat, of what is sent back, of a send to the retry topic (0: taken)
 USES = [
     PULL,

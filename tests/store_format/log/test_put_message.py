@@ -96,6 +96,13 @@ def test_the_topic_of_a_retry_may_be_long_in_5_5_0(topic: str, *, is_taken: bool
     assert isinstance(found, Message) if is_taken else found is ILLEGAL
 
 
+# as the real brokers answered: offset, offset, MESSAGE_ILLEGAL
+@pytest.mark.parametrize(("version", "is_taken"), [*zip(BrokerVersion, (True, True, False), strict=True)])
+def test_5_5_0_refuses_the_property_of_inner_batches(version: BrokerVersion, *, is_taken: bool) -> None:
+    found = prepare(replace(PLAIN, properties={"INNER_NUM": "0"}), 7, replace(BIG, rule=PUT_MESSAGE.of(version).value))
+    assert isinstance(found, Message) if is_taken else found is ILLEGAL
+
+
 def test_the_record_of_a_long_topic_has_two_bytes_for_its_length() -> None:
     settings, topic = replace(BIG, rule=PUT_MESSAGE.of(BrokerVersion.V5_5_0).value), "%RETRY%" + "g" * 248
     found = prepare(replace(PLAIN, topic=topic), 7, settings)

@@ -393,6 +393,7 @@ def test_a_group_without_retry_queues_loses_what_is_sent_back() -> None:
 def test_a_delayed_message_that_is_due_keeps_the_text_of_its_delay() -> None:
     properties = b"DELAY\x013\x02REAL_TOPIC\x01u\x02REAL_QID\x012\x02TAGS\x01a"
     inner = message_timeup(stored(properties=properties))
+    assert inner is not None
     assert (inner.topic, inner.queue_id) == ("u", 2)
     assert "DELAY" not in inner.properties
     assert "DELAY\x013" in (inner.properties_string or "")
