@@ -19,10 +19,13 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import capture_tables as ct
 from pipeline.schema import tables as t
 from pipeline.settings.settings import BrokerSettings, PullSettings, nearest
+from store_format.broker_version import BrokerVersion
 from store_format.config.config_rows import TopicConfig
 from store_format.remoting.headers import PullSysFlag
+from udfs.broker.broker_rules import BrokerRules
 from udfs.broker.pull_message_processor import SUGGEST
 from udfs.broker.topic_config import TopicConfigManager
+from udfs.broker.topic_validator import GROUP_MAX_LENGTH, is_valid_group
 from udfs.filters.consumer_filter_manager import TAG, build, is_tag_type
 from udfs.filters.sql92_rules import TEXT_OPERATORS
 from udfs.pull.codes import BrokerRole, GetMessageStatus, ResponseCode
@@ -137,7 +140,11 @@ def broker_checks(broker: OpenedBroker, pull: ExplainedPull, settings: BrokerSet
     """Return what the broker does with a pull before it asks the store."""
     checked = _checked(broker, pull.header or _header(pull), settings)
     code = checked.get("refusedCode")
-    notes = [*_of_group(broker, pull), *_of_queue(broker, pull, enable_lmq=settings.value("enableLmq"))]
+    is_unknown = code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    notes = [
+        *_of_group(broker, pull, settings.version, is_unknown=is_unknown),
+        *_of_queue(broker, pull, enable_lmq=settings.value("enableLmq")),
+    ]
     kind, expression = _asked_filter(pull)
     if not is_tag_type(kind):
         if not settings.value("enablePropertyFilter"):
@@ -201,10 +208,13 @@ def _header(pull: ExplainedPull) -> dict[str, Any]:
     }
 
 
-def _of_group(broker: OpenedBroker, pull: ExplainedPull) -> Iterator[str]:
+def _of_group(broker: OpenedBroker, pull: ExplainedPull, version: BrokerVersion, *, is_unknown: bool) -> Iterator[str]:
     known = {name for table in (t.SUBSCRIPTION_GROUP, t.CONSUMER_OFFSET) for name in broker.rows(table)["consumerGroup"].to_pylist()}
     if pull.group not in known and (near := nearest(pull.group, sorted(known))):
-        yield f"the store has no group {pull.group!r}, and answers it like others; the nearest known: {', '.join(map(repr, near))}"
+        answered = "" if is_unknown else ", and answers it like others"
+        yield f"the store has no group {pull.group!r}{answered}; the nearest known: {', '.join(map(repr, near))}"
+    if is_unknown and BrokerRules.of(version).groups_need_valid_names and not is_valid_group(pull.group):
+        yield f"the broker creates only groups whose names have at most {GROUP_MAX_LENGTH} letters, digits and %-_|"
 
 
 def _of_queue(broker: OpenedBroker, pull: ExplainedPull, *, enable_lmq: bool) -> list[str]:

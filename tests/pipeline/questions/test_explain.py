@@ -167,6 +167,18 @@ def test_a_registered_filter_is_taken_from_what_the_group_registered(
     assert f"expected a filter of group 'nobody' for topic {topic!r}, found none" in err
 
 
+# asked of the brokers
+@pytest.mark.parametrize(
+    ("group", "rules", "code"), [("g.1", "4.9.8", None), ("g.1", "5.5.0", 26), ("g-1", "5.5.0", None), ("g" * 121, "5.5.0", 26)]
+)
+def test_a_group_that_the_broker_does_not_create_is_told(group: str, rules: str, code: int | None, pullsim: Pullsim, made: Lake) -> None:
+    pull = ["--group", group, "--topic", "t", "--queue", "0", "--offset", "0"]
+    exit_code, told, _ = pullsim("explain", "--lake", made.root, *pull, "--rules", rules)
+    assert exit_code == 0
+    assert ("the broker answers 26 SUBSCRIPTION_GROUP_NOT_EXIST" in told) is (code == 26)
+    assert ("the broker creates only groups whose names have at most 120" in told) is (code == 26)
+
+
 def test_light_queues_past_their_limit_get_null(pullsim: Pullsim, made: Lake) -> None:
     light = [f"--set={one}" for one in ("enableLmq=true", "enableMultiDispatch=true", "maxLmqConsumeQueueNum=-1")]
     _, text, _ = pullsim("explain", "--lake", made.root, "--group", "g", "--topic", "%LMQ%a", "--queue", 0, "--offset", 0, *light)
