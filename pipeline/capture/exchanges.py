@@ -142,6 +142,7 @@ class Exchanges:
     _ahead: tuple[dict[int, _Answer], dict[int, _Answer]] = field(default_factory=lambda: ({}, {}))
     _in_packet: list[tuple[int, int]] = field(default_factory=lambda: [(-1, 0), (-1, 0)])
     _groups: dict[str, int] = field(default_factory=dict)
+    _subscribed: dict[str, list[Row]] = field(default_factory=dict)
 
     def take(self, frame: Frame, direction: int) -> Iterator[tuple[str, Row]]:
         """Process a frame that was sent in a direction (0 or 1); gives the rows that are complete now, each with its kind."""
@@ -181,6 +182,7 @@ class Exchanges:
         for group, direction in self._groups.items():
             yield SUBSCRIPTION, self._common(f"closed-{group}", packet, direction) | _event_row(CLOSED, packet, group)
         self._groups.clear()
+        self._subscribed.clear()
 
     def end(self) -> Iterator[tuple[str, Row]]:
         """End the connection; gives the rows of requests without answers."""
@@ -210,6 +212,7 @@ class Exchanges:
         if code == RequestCode.UNREGISTER_CLIENT:
             group = fields["consumerGroup"]
             self._groups.pop(group, None)
+            self._subscribed.pop(group, None)
             return [] if group is None else [common | _event_row(UNREGISTER_CLIENT, frame.packet, group)]  # a producer has no group
         if code in PULL_CODES:
             if fields["consumerGroup"] is not None:
@@ -245,9 +248,13 @@ class Exchanges:
         for data in heartbeat.consumerDataSet:
             if data.groupName is None:
                 continue
-            self._groups[plain_text(data.groupName) or ""] = direction
+            group = plain_text(data.groupName) or ""
+            self._groups[group] = direction
+            if not heartbeat.keeps_subscriptions:
+                self._subscribed[group] = [*_subscriptions(data)]
             heard = common | {"event": HEART_BEAT, "micros": frame.packet.micros, "clientId": plain_text(heartbeat.clientID)}
-            rows += [heard | one for one in _subscriptions(data)]
+            # a client of 5.x sends its subscriptions only after they changed; those before the capture are not known
+            rows += [heard | one for one in self._subscribed.get(group, [])]
         return rows
 
     def _answered(self, frame: Frame, direction: int, opaque: int) -> Iterator[tuple[str, Row]]:

@@ -9,7 +9,7 @@ from pipeline.scenarios.scenario_file import Step
 from pipeline.scenarios.scenario_requests import heartbeat, thrown, unregister
 from pipeline.scenarios.scenario_run import Run
 from store_format.remoting.headers import RequestCode
-from store_format.remoting.heartbeat import ConsumerData, HeartbeatSubscription
+from store_format.remoting.heartbeat import ConsumerData, HeartbeatData, HeartbeatSubscription
 from store_format.store.lookup import ThrownError
 from udfs.broker.consumer_manager import subscriptions_of
 from udfs.filters import message_filter
@@ -33,7 +33,7 @@ def send_heartbeat(run: Run, step: Step) -> None:
         subscriptionDataSet=subscriptions,
     )
     try:
-        told = heartbeat(run.broker, run.client(step), step["clientId"], (data,))
+        told = heartbeat(run.broker, run.client(step), HeartbeatData(clientID=step["clientId"], producerGroups=(), consumerDataSet=(data,)))
     except ThrownError as error:
         told = thrown(error.java_class)
     step["result"] = {"code": told["code"]}

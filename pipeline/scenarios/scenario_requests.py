@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from store_format.remoting.errors import FrameError
 from store_format.remoting.headers import RequestCode, java_number
-from store_format.remoting.heartbeat import ConsumerData, decode_heartbeat
+from store_format.remoting.heartbeat import ConsumerData, HeartbeatData, decode_heartbeat
 from store_format.store.lookup import NULL_POINTER, ThrownError
 from store_format.store.lookup_by_time import Boundary, offset_by_time
 from udfs.broker.client_config import check_subscription
@@ -114,22 +115,35 @@ def request(broker: MemoryBroker, client: str, code: int, ext: Ext | None, body:
         return thrown(error.java_class)
 
 
-def heartbeat(broker: MemoryBroker, client: str, client_id: str | None, consumers: tuple[ConsumerData, ...]) -> Answer:
-    """Register a client's HEART_BEAT and return the answer; 5.5.0 registers none of a group without a configuration."""
+def heartbeat(broker: MemoryBroker, client: str, data: HeartbeatData) -> Answer:
+    """Register the groups of a client's HEART_BEAT and return the answer."""
+    if not broker.settings.rules.heartbeats_have_fingerprints:
+        data = replace(data, heartbeatFingerprint=0)
+    changed = not data.heartbeatFingerprint
+    for one in data.consumerDataSet:
+        last = broker.heartbeat_fingerprints.get(one.groupName, data.heartbeatFingerprint)
+        changed |= last != data.heartbeatFingerprint
+        broker.heartbeat_fingerprints[one.groupName] = data.heartbeatFingerprint
+        _register(broker, client, data, one)
+    if not broker.settings.rules.heartbeats_have_fingerprints:
+        return answer(ResponseCode.SUCCESS)
+    return answer(ResponseCode.SUCCESS, ext={"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": str(changed).lower()})
+
+
+def _register(broker: MemoryBroker, client: str, data: HeartbeatData, consumer: ConsumerData) -> None:
+    """Register a group of a heartbeat; 5.5.0 registers none without a configuration."""
     auto_create = broker.settings.value("autoCreateSubscriptionGroup")
-    for data in consumers:
-        group = broker.groups.find_subscription_group_config(data.groupName, auto_create=auto_create)
-        name = data.groupName or ""
-        if group is None and broker.settings.rules.heartbeats_of_known_groups_only:
-            continue
-        if group is not None:
-            broker.topics.create_topic_in_send_message_back(RETRY_GROUP_TOPIC_PREFIX + name, group.retryQueueNums)
-        tell = group is None or group.notifyConsumerIdsChangedEnable
-        broker.consumers.register_consumer(name, client, client_id, data, broker.now, tell=tell)
-        for one in data.subscriptionDataSet:
-            row = {"topic": one.topic, "subString": one.subString, "expressionType": one.expressionType, "subVersion": one.subVersion}
-            broker.note(broker.now, "registration", {"consumerGroup": name, "clientId": client_id, **row})
-    return answer(ResponseCode.SUCCESS)
+    group = broker.groups.find_subscription_group_config(consumer.groupName, auto_create=auto_create)
+    name = consumer.groupName or ""
+    if group is None and broker.settings.rules.heartbeats_of_known_groups_only:
+        return
+    if group is not None:
+        broker.topics.create_topic_in_send_message_back(RETRY_GROUP_TOPIC_PREFIX + name, group.retryQueueNums)
+    tell, keeps = group is None or group.notifyConsumerIdsChangedEnable, data.keeps_subscriptions
+    broker.consumers.register_consumer(name, client, data.clientID, consumer, broker.now, tell=tell, keeps_subscriptions=keeps)
+    for one in () if keeps else consumer.subscriptionDataSet:
+        row = {"topic": one.topic, "subString": one.subString, "expressionType": one.expressionType, "subVersion": one.subVersion}
+        broker.note(broker.now, "registration", {"consumerGroup": name, "clientId": data.clientID, **row})
 
 
 def _heartbeat(broker: MemoryBroker, client: str, _ext: Ext, body: str | None) -> Answer:
@@ -137,7 +151,7 @@ def _heartbeat(broker: MemoryBroker, client: str, _ext: Ext, body: str | None) -
         data = decode_heartbeat(None if body is None else body.encode())
     except FrameError as error:
         raise ThrownError(error.exception) from error
-    return heartbeat(broker, client, data.clientID, data.consumerDataSet)
+    return heartbeat(broker, client, data)
 
 
 def unregister(broker: MemoryBroker, client: str, ext: Ext, _body: str | None = None) -> Answer:

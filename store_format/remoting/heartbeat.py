@@ -64,11 +64,22 @@ class ConsumerData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatData:
-    """A heartbeat, which a client sends to a broker every half minute; the sets are in the order of the text."""
+    """A heartbeat, which a client sends to a broker every half minute; the sets are in the order of the text.
+
+    `heartbeatFingerprint` and `isWithoutSub`, which is withoutSub in the text, are of 5.x: a client whose subscriptions are as before sends
+    them no more.
+    """
 
     clientID: str | None
     producerGroups: tuple[str | None, ...]
     consumerDataSet: tuple[ConsumerData, ...]
+    heartbeatFingerprint: int = 0
+    isWithoutSub: bool = False
+
+    @property
+    def keeps_subscriptions(self) -> bool:
+        """Whether a broker 5.x keeps the subscriptions of the groups: ClientManageProcessor.heartBeatV2 (5.5.0)."""
+        return self.heartbeatFingerprint != 0 and self.isWithoutSub
 
 
 def decode_heartbeat(body: bytes | None) -> HeartbeatData:
@@ -83,6 +94,8 @@ def decode_heartbeat(body: bytes | None) -> HeartbeatData:
         clientID=_text(tree, "clientID", ""),
         producerGroups=tuple(_text(one, "groupName", "producerDataSet") for one in _list(tree, "producerDataSet", "")),
         consumerDataSet=tuple(_consumer(one, f"consumerDataSet[{index}]") for index, one in consumers),
+        heartbeatFingerprint=_number(_field(tree, "heartbeatFingerprint") or 0, "heartbeatFingerprint", 32),
+        isWithoutSub=_flag(tree, "withoutSub", ""),
     )
 
 

@@ -376,6 +376,18 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 ),
             ),
         ),
+        "heartbeats_have_fingerprints": Rule(
+            term="heartBeatV2",
+            variants=(
+                Variant(_V3, False, "each heartbeat replaces the subscriptions of its groups", "ClientManageProcessor.heartBeat"),
+                Variant(
+                    _V5,
+                    True,
+                    "not one with a heartbeatFingerprint and withoutSub; the answer has IS_SUPPORT_HEART_BEAT_V2 and IS_SUB_CHANGE",
+                    "ClientManageProcessor.heartBeatV2, ConsumerManager.registerConsumerWithoutSub",
+                ),
+            ),
+        ),
         "heartbeats_of_known_groups_only": Rule(
             term="heartBeat",
             variants=(
@@ -447,6 +459,7 @@ class BrokerRules:
     retry_topics_may_be_long: bool
     groups_need_valid_names: bool
     heartbeats_of_known_groups_only: bool
+    heartbeats_have_fingerprints: bool
     bad_numbers_throw: bool
     arrivals_wake_on_slaves: bool
 

@@ -73,8 +73,22 @@ class ConsumerManager:
         """Return the group of this name, None if it has no clients."""
         return self.consumer_table.get(group)
 
-    def register_consumer(self, group: str, channel: Channel, client_id: str | None, data: ConsumerData, now: int, *, tell: bool) -> None:
-        """Register a group of a heartbeat at `now` (ms); `tell` is notifyConsumerIdsChangedEnable of the group's configuration."""
+    def register_consumer(
+        self,
+        group: str,
+        channel: Channel,
+        client_id: str | None,
+        data: ConsumerData,
+        now: int,
+        *,
+        tell: bool,
+        keeps_subscriptions: bool = False,
+    ) -> None:
+        """Register a group of a heartbeat at `now` (ms).
+
+        `tell` is notifyConsumerIdsChangedEnable of the group's configuration. With `keeps_subscriptions` the group's subscriptions stay
+        (registerConsumerWithoutSub of 5.5.0).
+        """
         info = self.consumer_table.get(group)
         if info is None:
             info = ConsumerGroupInfo(
@@ -82,6 +96,10 @@ class ConsumerManager:
             )
             self.consumer_table[group] = info
         is_new = info.update_channel(channel, client_id, data)
+        if keeps_subscriptions:
+            if is_new:
+                self._change(group, info, tell=tell)
+            return
         if info.update_subscription(data.subscriptionDataSet) or is_new:
             self._change(group, info, tell=tell)
         self.filters.register_all(group, data.subscriptionDataSet, now)

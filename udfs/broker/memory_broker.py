@@ -121,6 +121,7 @@ class MemoryBroker:
     locks: RebalanceLockManager = field(default_factory=RebalanceLockManager)
     held: dict[tuple[str, int], tuple[HeldPull, ...]] = field(default_factory=dict)
     pushed: dict[str, list[str]] = field(default_factory=dict)
+    heartbeat_fingerprints: dict[str | None, int] = field(default_factory=dict)
     _delayed: list[tuple[int, int, Message]] = field(default_factory=list)
     _next_sweep: int = 0
     _uniq_keys: int = 0

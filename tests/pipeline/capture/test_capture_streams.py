@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 import tracemalloc
@@ -369,6 +370,34 @@ def test_a_heartbeat_that_is_no_json_is_bad() -> None:
     rows = connected([Sent(True, 1, beat + pull(2))])
     assert [kind for kind, _ in rows] == [BAD, PULL]
     assert not isinstance(rows[0], FrameError)
+
+
+def heartbeat(opaque: int, topics: list[str], **fields: object) -> bytes:
+    group = {"groupName": "g", "subscriptionDataSet": [{"topic": topic, "subString": "*"} for topic in topics]}
+    body = json.dumps({"clientID": "c", "consumerDataSet": [group]} | fields).encode()
+    return encode_frame(RemotingCommand(code=34, opaque=opaque, body=body))
+
+
+@pytest.mark.parametrize(
+    ("second", "topics"),
+    [
+        # as the broker 5.5.0 took them
+        ({"heartbeatFingerprint": 7, "withoutSub": True}, ["a", "b"]),
+        ({"heartbeatFingerprint": 7, "withoutSub": False}, [None]),
+        ({"heartbeatFingerprint": 0, "withoutSub": True}, [None]),
+    ],
+)
+def test_a_heartbeat_without_subscriptions_of_5_keeps_those_before(second: dict[str, object], topics: list[str | None]) -> None:
+    beats = [heartbeat(1, ["a", "b"], heartbeatFingerprint=7), heartbeat(2, [], **second)]
+    rows = [row for _, row in connected([Sent(True, 1, b"".join(beats))])]
+    first = rows[0]["requestId"]
+    assert [row["topic"] for row in rows if row["requestId"] == first and row["event"] == "HEART_BEAT"] == ["a", "b"]
+    assert [row.get("topic") for row in rows if row["requestId"] != first and row["event"] == "HEART_BEAT"] == topics
+
+
+def test_subscriptions_from_before_a_capture_are_not_known() -> None:
+    beat = heartbeat(1, [], heartbeatFingerprint=7, withoutSub=True)
+    assert [row for _, row in connected([Sent(True, 1, beat)]) if row["event"] == "HEART_BEAT"] == []
 
 
 def test_an_answer_without_a_part_of_its_body_has_its_offsets_and_no_digest() -> None:

@@ -153,6 +153,34 @@ def test_5_5_0_takes_pop_ck_away() -> None:
     assert sizes == {"4.9.8": {"k", "POP_CK"}, "5.5.0": {"k"}}
 
 
+def beat(topics: Sequence[str], fingerprint: int, *, without_sub: bool, group: str = "G") -> dict[str, Any]:
+    subscriptions = [{"topic": topic, "subString": "*", "subVersion": 5, "tagsSet": [], "codeSet": []} for topic in topics]
+    of_group = {"groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING", "subscriptionDataSet": subscriptions}
+    told = {"clientID": "c", "consumerDataSet": [of_group], "heartbeatFingerprint": fingerprint, "withoutSub": without_sub}
+    return {"op": "request", "code": 34, "ext": {}, "body": json.dumps(told)}
+
+
+# asked of the brokers: whether IS_SUB_CHANGE is true, and the topics of the group then
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("4.9.3", [(None, ["T"]), (None, []), (None, []), (None, ["T", "U"]), (None, [])]),
+        ("5.5.0", [("false", ["T"]), ("false", ["T"]), ("true", ["T"]), ("true", ["T", "U"]), ("true", [])]),
+    ],
+)
+def test_a_heartbeat_without_subscriptions_keeps_them_in_5_5_0(version: str, told: list[tuple[str | None, list[str]]]) -> None:
+    beats = [
+        beat(["T"], 7, without_sub=False),
+        beat([], 7, without_sub=True),
+        beat([], 8, without_sub=True),
+        beat(["T", "U"], 9, without_sub=False),
+        beat([], 0, without_sub=True),
+    ]
+    found = results_of(version, [step for one in beats for step in (one, {"op": "groupState", "group": "G"})])
+    changes = [(one["ext"] or {}).get("IS_SUB_CHANGE") for one in found[::2]]
+    assert [(change, sorted(state["subscriptions"])) for change, state in zip(changes, found[1::2], strict=True)] == told
+
+
 # asked of the three brokers: codes of a pull, of a pull after a heartbeat, of what is sent back, of a send to the retry topic (0: taken)
 USES = [
     PULL,
