@@ -20,7 +20,7 @@ from store_format.java.hash_maps import hash_map_order
 from store_format.log import put_message as pm
 from store_format.log.append import host_bytes
 from store_format.made import made_tables as made
-from store_format.record.message import Host
+from store_format.record.message import BYTE_MAX, Host
 
 _KINDS = {
     "UNIQ_KEY": made.UNIQ_KEY,
@@ -33,7 +33,7 @@ _KINDS = {
 _MADE_VALUE = {
     "UNIQ_KEY": 56,
     pm.PROPERTY_DELAY: 10,
-    pm.PROPERTY_REAL_TOPIC: pm.BYTE_MAX,
+    pm.PROPERTY_REAL_TOPIC: BYTE_MAX,
     pm.PROPERTY_REAL_QUEUE_ID: 10,
 }
 _INT_DIGITS = 10
@@ -201,7 +201,7 @@ def _check_sizes(topic: TopicLoad, row: list[int], store_host: Host, put: pm.Put
     if row[made.MAX_BYTES] - topic.body[1] > pm.SHORT_MAX:
         raise WorkloadError(place, f"properties of up to {pm.SHORT_MAX} bytes", f"up to {row[made.MAX_BYTES] - topic.body[1]}")
     hosts = max(pm.hosts_length(pm.with_host_flags(0, host, store_host)) for host in topic.producers)
-    most = (_FIXED + hosts + pm.BYTE_MAX + row[made.MAX_BYTES]) * topic.batch[1]
+    most = (_FIXED + hosts + BYTE_MAX + row[made.MAX_BYTES]) * topic.batch[1]
     limit = min(put.max_message_size, log_file_size - 8)
     if most > limit:
         hint = "see maxMessageSize and mappedFileSizeCommitLog"

@@ -20,7 +20,7 @@ from enum import Enum
 from store_format import layout
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Variant
 from store_format.java.hash_maps import hash_map_order
-from store_format.record.message import PROPERTY_SEPARATOR, TOPIC_LENGTH_BYTES, Host, Message, body_crc32, encode_properties
+from store_format.record.message import BYTE_MAX, PROPERTY_SEPARATOR, Host, Message, body_crc32, encode_properties
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 PROPERTY_DELAY = "DELAY"
@@ -28,7 +28,6 @@ _INNER_NUM = "INNER_NUM"  # of 5.x
 PROPERTY_REAL_TOPIC = "REAL_TOPIC"
 PROPERTY_REAL_QUEUE_ID = "REAL_QID"
 
-BYTE_MAX = 2**7 - 1
 SHORT_MAX = 2**15 - 1
 _LONG_TOPIC_MAX = 255
 _FIXED = 75  # bytes of a record without hosts, body, topic and properties
@@ -269,13 +268,12 @@ def _fitting(inner: InnerMessage, store_timestamp: int, settings: PutSettings, m
     if len(properties) > SHORT_MAX:
         return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     sys_flag = with_host_flags(inner.sys_flag, inner.born_host, inner.store_host)
-    magic_code = layout.MESSAGE_MAGIC_CODE if _units(inner.topic) <= BYTE_MAX else layout.MESSAGE_MAGIC_CODE_V2
-    of_length = TOPIC_LENGTH_BYTES[magic_code] - TOPIC_LENGTH_BYTES[layout.MESSAGE_MAGIC_CODE]
-    length = _FIXED + of_length + hosts_length(sys_flag) + len(inner.body) + len(inner.topic.encode()) + len(properties)
+    is_v2 = _units(inner.topic) > BYTE_MAX
+    length = _FIXED + is_v2 + hosts_length(sys_flag) + len(inner.body) + len(inner.topic.encode()) + len(properties)
     if len(inner.body) > settings.max_message_size or length > settings.max_message_size + more_than_body:
         return PutMessageStatus.MESSAGE_ILLEGAL
     record = _record(inner, inner, properties, sys_flag, store_timestamp, inner.prepared_transaction_offset)
-    return replace(record, magic_code=magic_code)
+    return replace(record, magic_code=layout.MESSAGE_MAGIC_CODE_V2) if is_v2 else record
 
 
 def _record(

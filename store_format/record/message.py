@@ -29,8 +29,7 @@ assert _MIDDLE.size == 16
 
 _GROUPS = struct.Struct(">8H")
 
-# bytes of the topic's length in a record: MessageVersion.getTopicLengthSize (5.5.0)
-TOPIC_LENGTH_BYTES: Final = {MESSAGE_MAGIC_CODE: 1, MESSAGE_MAGIC_CODE_V2: 2}
+BYTE_MAX: Final = 2**7 - 1
 MAX_PORT = 65535
 # half a surrogate pair written as UTF-8: Java's decoder replaces it with one U+FFFD, Python's with one for each byte
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -122,6 +121,11 @@ def encode_properties(properties: dict[str, str]) -> bytes:
     return PROPERTY_SEPARATOR.join(name + NAME_VALUE_SEPARATOR + value for name, value in properties.items()).encode()
 
 
+def has_long_topic(message: Message) -> bool:
+    """Whether the record of a message needs two bytes for the length of its topic: MessageVersion.MESSAGE_VERSION_V2 (5.5.0)."""
+    return message.magic_code == MESSAGE_MAGIC_CODE_V2 and len(message.topic) > BYTE_MAX
+
+
 def encode(message: Message) -> bytes:
     """The bytes of the message's record; the size is computed, the CRC is `message.body_crc`."""
     parts = [
@@ -131,7 +135,7 @@ def encode(message: Message) -> bytes:
         message.store_host.address + struct.pack(">i", message.store_host.port),
         _MIDDLE.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body)),
         message.body,
-        len(message.topic).to_bytes(TOPIC_LENGTH_BYTES.get(message.magic_code, 1), "big"),
+        struct.pack(">h" if has_long_topic(message) else ">b", len(message.topic)),
         message.topic,
         struct.pack(">h", len(message.properties)),
         message.properties,
