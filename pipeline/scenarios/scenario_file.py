@@ -286,10 +286,10 @@ def _check_further_queues(line: _Line, at: int, properties: Mapping[str, str]) -
 
 
 def _check_timer(line: _Line, at: int, properties: Mapping[str, str]) -> None:
-    """Refuse messages of 5.5.0's timer, which `answer` does not have."""
+    """Refuse messages with properties of 5.5.0's timer, which `answer` does not have; some of them would be no timer messages."""
     found = [name for name in _TIMER_PROPERTIES if name in properties]
     if found and BrokerRules.of(line.version).has_timer:
-        line.refuse(f"a message without the timer of 5.x in step {at}, send", found[0])
+        line.refuse(f"a message without properties of the timer of 5.x in step {at}, send", found[0])
 
 
 def _check_subscriptions(line: _Line, at: int, step: Step) -> None:

@@ -23,6 +23,7 @@ from udfs.broker.client_config import check_subscription
 from udfs.broker.consumer_offset_manager import first_offset
 from udfs.broker.memory_broker import MemoryBroker, PullCall
 from udfs.broker.message_queue import MessageQueue
+from udfs.broker.topic_config import FLAG_UNIT_SUB
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
 from udfs.pull.codes import ResponseCode
 
@@ -138,7 +139,8 @@ def _register(broker: MemoryBroker, client: str, data: HeartbeatData, consumer: 
     if group is None and broker.settings.rules.heartbeats_of_known_groups_only:
         return
     if group is not None:
-        broker.topics.create_topic_in_send_message_back(RETRY_GROUP_TOPIC_PREFIX + name, group.retryQueueNums)
+        flag = FLAG_UNIT_SUB if consumer.unitMode else 0
+        broker.topics.create_topic_in_send_message_back(RETRY_GROUP_TOPIC_PREFIX + name, group.retryQueueNums, topic_sys_flag=flag)
     tell, keeps = group is None or group.notifyConsumerIdsChangedEnable, data.keeps_subscriptions
     broker.consumers.register_consumer(name, client, data.clientID, consumer, broker.now, tell=tell, keeps_subscriptions=keeps)
     for one in () if keeps else consumer.subscriptionDataSet:

@@ -4,10 +4,10 @@ Broker source (4.9.3): DefaultMessageStore.checkMessage, checkMessages; CommitLo
 Rule: the store refuses a message with a status. A message with a delay level above 0, unless it is prepared or rolled back, goes to the
 queue of its level in SCHEDULE_TOPIC_XXXX. A level above the last one becomes the last one; the message's own topic and queue become
 properties.
-Surprises: the lengths of topic and properties are checked in UTF-16 units first and in bytes later. Properties that are too long only in
-bytes get another status; a topic that is too long only in bytes is written with a length that wraps. The properties of a delayed message
-are written anew, in the order of Java's map; of any other message the given text is written. A batch that is too long makes the broker
-throw.
+Surprises: the lengths of topic and properties are checked in UTF-16 units first and in bytes later (5.5.0: a topic's in bytes first of
+all). Properties that are too long only in bytes get another status; a topic that is too long only in bytes is written with a length that
+wraps. The properties of a delayed message are written anew, in the order of Java's map; of any other message the given text is written. A
+batch that is too long makes the broker throw.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PutMessageRule:
         multi_dispatch_says_why: whether a message that does not fit with its offsets in further queues gets the status of one that does not
             fit; else it gets UNKNOWN_ERROR.
         delay_is_read_first: whether a message with a bad delay level and properties that are too long fails by its delay level.
-        inner_batches_need_flag: whether a message with the property INNER_NUM is refused.
+        refuses_inner_num: whether a message with the property INNER_NUM is refused.
         long_topics_begin: with which prefix a topic may have up to _LONG_TOPIC_MAX bytes, in a record of version 2; None if with none.
     """
 
@@ -64,7 +64,7 @@ class PutMessageRule:
     multi_dispatch_says_why: bool
     delay_is_read_first: bool
     long_topics_begin: str | None
-    inner_batches_need_flag: bool
+    refuses_inner_num: bool
 
 
 PUT_MESSAGE: Rule[PutMessageRule] = Rule(
@@ -78,7 +78,7 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
                 multi_dispatch_says_why=False,
                 delay_is_read_first=False,
                 long_topics_begin=None,
-                inner_batches_need_flag=False,
+                refuses_inner_num=False,
             ),
             "a whole record has at most maxMessageSize",
             "CommitLog.MessageExtEncoder.encode, MultiDispatch.wrapMultiDispatch",
@@ -91,7 +91,7 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
                 multi_dispatch_says_why=False,
                 delay_is_read_first=False,
                 long_topics_begin=None,
-                inner_batches_need_flag=False,
+                refuses_inner_num=False,
             ),
             "a body has at most maxMessageSize, a whole record at most 64 KiB more",
             "CommitLog.MessageExtEncoder.encode, MultiDispatch.wrapMultiDispatch",
@@ -104,7 +104,7 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
                 multi_dispatch_says_why=True,
                 delay_is_read_first=True,
                 long_topics_begin="%RETRY%",
-                inner_batches_need_flag=True,
+                refuses_inner_num=True,
             ),
             "as before, but a record with further queues has at most maxMessageSize, DELAY is read before properties are measured, the "
             "topic of a retry may have 255 bytes, in a record of version 2, and INNER_NUM is refused",
@@ -234,7 +234,7 @@ def prepare(
     if settings.is_slave:
         return PutMessageStatus.SERVICE_NOT_AVAILABLE
     text, rule = message.properties_string, settings.rule
-    if _is_topic_too_long(message.topic, rule) or (rule.inner_batches_need_flag and _INNER_NUM in message.properties):
+    if _is_topic_too_long(message.topic, rule) or (rule.refuses_inner_num and _INNER_NUM in message.properties):
         return PutMessageStatus.MESSAGE_ILLEGAL
     is_too_long = text is not None and _units(text) > SHORT_MAX
     if is_too_long and not rule.delay_is_read_first:

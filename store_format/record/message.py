@@ -3,7 +3,7 @@
 Broker source (4.9.3): MessageDecoder.decode and string2messageProperties, CommitLog's MessageExtEncoder.
 Rule: like MessageDecoder, `decode` reads the lengths and does not check the magic code. It returns None if MessageDecoder returns null.
 Surprise: decoding drops properties without a value. A port above 65535, or a compressed body that does not inflate, makes the whole message
-undecodable.
+undecodable. A record of version 2 with a long topic, which 5.5.0 writes, can be encoded; `decode` reads it as 4.9.3 would.
 """
 
 from __future__ import annotations

@@ -66,8 +66,7 @@ class ConsumerData:
 class HeartbeatData:
     """A heartbeat, which a client sends to a broker every half minute; the sets are in the order of the text.
 
-    `heartbeatFingerprint` and `isWithoutSub`, which is withoutSub in the text, are of 5.x: a client whose subscriptions are as before sends
-    them no more.
+    `heartbeatFingerprint` and `isWithoutSub` (withoutSub in the text) are of 5.x: a client whose subscriptions are as before leaves them out.
     """
 
     clientID: str | None
@@ -89,12 +88,12 @@ def decode_heartbeat(body: bytes | None) -> HeartbeatData:
         FrameError: the body is no JSON object, or a field does not have the broker's type; the text names the field.
     """
     tree = _tree(body)
-    consumers = enumerate(_list(tree, "consumerDataSet", ""))
+    consumers, fingerprint = enumerate(_list(tree, "consumerDataSet", "")), _field(tree, "heartbeatFingerprint")
     return HeartbeatData(
         clientID=_text(tree, "clientID", ""),
         producerGroups=tuple(_text(one, "groupName", "producerDataSet") for one in _list(tree, "producerDataSet", "")),
         consumerDataSet=tuple(_consumer(one, f"consumerDataSet[{index}]") for index, one in consumers),
-        heartbeatFingerprint=_number(_field(tree, "heartbeatFingerprint") or 0, "heartbeatFingerprint", 32),
+        heartbeatFingerprint=0 if fingerprint is None else _number(fingerprint, "heartbeatFingerprint", 32),
         isWithoutSub=_flag(tree, "withoutSub", ""),
     )
 

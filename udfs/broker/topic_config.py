@@ -21,6 +21,7 @@ from store_format.store.multi_dispatch import is_light_queue
 PERM_INHERIT: Final = 1
 PERM_WRITE: Final = 2
 PERM_READ: Final = 4
+FLAG_UNIT_SUB: Final = 2  # TopicSysFlag
 
 AUTO_CREATE_TOPIC_KEY_TOPIC: Final = "TBW102"
 RMQ_SYS_SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
@@ -149,10 +150,12 @@ class TopicConfigManager:
         self.update_topic_config(created)
         return created
 
-    def create_topic_in_send_message_back(self, topic: str, queues: int, perm: int = PERM_READ | PERM_WRITE) -> TopicConfig:
+    def create_topic_in_send_message_back(
+        self, topic: str, queues: int, perm: int = PERM_READ | PERM_WRITE, *, topic_sys_flag: int = 0
+    ) -> TopicConfig:
         """Return the retry or dead letter topic of a group, created if it does not exist."""
         known = self.topic_config_table.get(topic)
         if known is None:
-            known = _with_queues(topic, queues, perm)
+            known = replace(_with_queues(topic, queues, perm), topicSysFlag=topic_sys_flag)
             self.update_topic_config(known)
         return known

@@ -160,6 +160,14 @@ def beat(topics: Sequence[str], fingerprint: int, *, without_sub: bool, group: s
     return {"op": "request", "code": 34, "ext": {}, "body": json.dumps(told)}
 
 
+# asked of the brokers
+@pytest.mark.parametrize("version", ["4.9.3", "5.5.0"])
+def test_the_retry_topic_of_a_group_in_unit_mode_has_its_flag(version: str) -> None:
+    body = json.dumps({"clientID": "c", "consumerDataSet": [{"groupName": "G", "consumeType": "CONSUME_PASSIVELY", "unitMode": True}]})
+    steps = [{"op": "request", "code": 34, "ext": {}, "body": body}, {"op": "topicConfig", "topic": "%RETRY%G"}]
+    assert results_of(version, steps)[1]["topicSysFlag"] == 2
+
+
 # asked of the brokers: whether IS_SUB_CHANGE is true, and the topics of the group then
 @pytest.mark.parametrize(
     ("version", "told"),
