@@ -66,7 +66,7 @@ class ConsumerData:
 class HeartbeatData:
     """A heartbeat, which a client sends to a broker every half minute; the sets are in the order of the text.
 
-    `heartbeatFingerprint` and `isWithoutSub` (withoutSub in the text) are of 5.x: a client whose subscriptions are as before leaves them out.
+    `heartbeatFingerprint` and `isWithoutSub` (withoutSub in the text) are of 5.x: a client leaves out subscriptions that are as before.
     """
 
     clientID: str | None
