@@ -164,7 +164,7 @@ def beat(topics: Sequence[str], fingerprint: int, *, without_sub: bool, group: s
 @pytest.mark.parametrize("version", ["4.9.3", "5.5.0"])
 def test_the_retry_topic_of_a_group_in_unit_mode_has_its_flag(version: str) -> None:
     body = json.dumps({"clientID": "c", "consumerDataSet": [{"groupName": "G", "consumeType": "CONSUME_PASSIVELY", "unitMode": True}]})
-    steps = [{"op": "request", "code": 34, "ext": {}, "body": body}, {"op": "topicConfig", "topic": "%RETRY%G"}]
+    steps: list[dict[str, Any]] = [{"op": "request", "code": 34, "ext": {}, "body": body}, {"op": "topicConfig", "topic": "%RETRY%G"}]
     assert results_of(version, steps)[1]["topicSysFlag"] == 2
 
 
