@@ -251,7 +251,8 @@ def _read_strictly(path: str, first_line: int, lines: list[bytes]) -> tuple[pa.R
 def _row(path: str, number: int, raw: bytes) -> dict[str, Any]:
     line = parsed_line(path, number, raw, _object)
     request = line.get("request")
-    for name, one in (("", line), ("request", request), ("filter", _filter_of(request)), ("response", line.get("response"))):
+    chosen = request.get("filter") if isinstance(request, dict) else None
+    for name, one in (("", line), ("request", request), ("filter", chosen), ("response", line.get("response"))):
         # Arrow's parser looks at the keys that it reads, and no others
         twice = [key for key in one.keys_twice if key in _READ[name]] if isinstance(one, _Doubled) else []
         if twice:
@@ -269,10 +270,6 @@ def _row(path: str, number: int, raw: bytes) -> dict[str, Any]:
     if isinstance(response, dict) and response.get("maxOffset") is not None:
         row["recordedMaxOffset"] = _value(path, number, response, "maxOffset", 2**63)
     return row | {"line": raw.decode("utf-8")}
-
-
-def _filter_of(request: object) -> object:
-    return request.get("filter") if isinstance(request, dict) else None
 
 
 def _value(path: str, number: int, request: dict[str, Any], field: str, limit: int | None) -> Any:

@@ -264,8 +264,9 @@ def _check_messages(line: _Line, at: int, step: Step) -> None:
                 line.refuse(f'{_NAMES[kind]} in "{name}" of a message of step {at}, send', message[name])
         if not all(isinstance(value, str) for value in (message.get("props") or {}).values()):
             line.refuse(f'texts in "props" of a message of step {at}, send', message["props"])
-        _check_further_queues(line, at, sent_properties(message))
-        _check_timer(line, at, sent_properties(message))
+        properties = sent_properties(message)
+        _check_further_queues(line, at, properties)
+        _check_timer(line, at, properties)
 
 
 def sent_properties(message: Mapping[str, Any]) -> dict[str, str]:

@@ -121,7 +121,7 @@ def encode_properties(properties: dict[str, str]) -> bytes:
     return PROPERTY_SEPARATOR.join(name + NAME_VALUE_SEPARATOR + value for name, value in properties.items()).encode()
 
 
-def has_long_topic(message: Message) -> bool:
+def _has_long_topic(message: Message) -> bool:
     """Whether the record of a message needs two bytes for the length of its topic: MessageVersion.MESSAGE_VERSION_V2 (5.5.0)."""
     return message.magic_code == MESSAGE_MAGIC_CODE_V2 and len(message.topic) > BYTE_MAX
 
@@ -135,7 +135,7 @@ def encode(message: Message) -> bytes:
         message.store_host.address + struct.pack(">i", message.store_host.port),
         _MIDDLE.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body)),
         message.body,
-        struct.pack(">h" if has_long_topic(message) else ">b", len(message.topic)),
+        struct.pack(">h" if _has_long_topic(message) else ">b", len(message.topic)),
         message.topic,
         struct.pack(">h", len(message.properties)),
         message.properties,

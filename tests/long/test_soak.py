@@ -258,7 +258,7 @@ def test_a_stream_and_a_follower_go_on_for_hours(tmp_path: Path, capsys: pytest.
             assert [process.poll() for process in running] == [None, None]
             count = soak.grow(now)
             soak.ask(now)
-            if soak.number % LOOKS == 0:
+            if ticks % LOOKS == 0:
                 samples.append(sampled(begun, running, soak.metrics, soak.lake))
             ticks += 1
             time.sleep(max(begun + ticks * TICK - time.monotonic(), 0))
