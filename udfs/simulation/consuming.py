@@ -21,6 +21,7 @@ from udfs.simulation.consuming_orderly import next_turn
 from udfs.simulation.draws import RETRY_QUEUE, draw, message_stream
 from udfs.simulation.event_heap import DELIVER, WORK_END, key_of, push
 from udfs.simulation.event_rows import write_consumed, write_dead
+from udfs.simulation.passed import had_before
 from udfs.simulation.pulling import note_position
 from udfs.simulation.service_time import fails, service_time
 from udfs.simulation.world import MS, NONE
@@ -35,21 +36,15 @@ def _place(w, slot, place, ahead):  # type: ignore[no-untyped-def]
 
 @inner
 def note_started(w, row, offset):  # type: ignore[no-untyped-def]
-    """Record that a listener gets a message; count a duplicate if a listener of the group (when broadcasting: of the client) had it before.
-
-    A client begins at the group's committed offset and passes messages in order, so every message up to the greatest one was passed. But if
-    the group never committed, two clients may begin at different offsets. The messages of the client with the lower offset then count as
-    duplicates, although no client had them before.
-    """
+    """Record that a listener gets a message; count a duplicate if one of the group (when broadcasting: of the client) had it before."""
     w.counters[at.DELIVERED] += 1
     if w.cfg[at.BROADCAST]:
         most = w.local[row[at.CLIENT], row[at.QUEUE], at.LOCAL_STARTED]
         w.local[row[at.CLIENT], row[at.QUEUE], at.LOCAL_STARTED] = max(most, offset)
+        again = offset <= most
     else:
-        most = w.queues[row[at.QUEUE], at.MOST_STARTED]
-        w.queues[row[at.QUEUE], at.MOST_STARTED] = max(most, offset)
-    if offset <= most:
-        w.counters[at.DUPLICATES] += 1
+        again = had_before(w, row[at.QUEUE], offset)
+    w.counters[at.DUPLICATES] += again
 
 
 @inner

@@ -20,6 +20,7 @@ from udfs.simulation.arrivals import origin
 from udfs.simulation.draws import message_stream
 from udfs.simulation.event_heap import CONSUME, LOCK_ONE, WORK_END, key_of, push
 from udfs.simulation.event_rows import write_consumed, write_dead
+from udfs.simulation.passed import had_before
 from udfs.simulation.pulling import expect, submit
 from udfs.simulation.service_time import fails, service_time
 from udfs.simulation.world import MS, NONE
@@ -77,9 +78,7 @@ def _begin(w, slot, now):  # type: ignore[no-untyped-def]
         entry = w.ring[_entry(w, slot, ahead)]
         first_queue, first_offset, tries = origin(w, row[at.QUEUE], entry[at.OFFSET])
         w.counters[at.DELIVERED] += 1
-        if entry[at.OFFSET] > w.queues[row[at.QUEUE], at.MOST_STARTED]:
-            w.queues[row[at.QUEUE], at.MOST_STARTED] = entry[at.OFFSET]
-        elif entry[at.TRY] == tries:  # not one that was put back and is tried again in place
+        if had_before(w, row[at.QUEUE], entry[at.OFFSET]) and entry[at.TRY] == tries:  # not put back and tried again in place
             w.counters[at.DUPLICATES] += 1
         stream = message_stream(w.cfg[at.SEED], first_queue, first_offset)
         taken += service_time(w.cfg, w.shares, stream, entry[at.TRY])

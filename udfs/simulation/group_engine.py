@@ -23,6 +23,7 @@ from udfs.simulation.event_loop import ASK, DONE, TELL, run
 from udfs.simulation.group_plan import GroupPlan
 from udfs.simulation.lag_sample import LAG_COLUMNS, sample_lag
 from udfs.simulation.new_world import free_rows, new_world
+from udfs.simulation.passed import begin_at
 from udfs.simulation.pulling import expect, note_position, pull
 from udfs.simulation.world import MS, NONE, World
 
@@ -86,7 +87,7 @@ class GroupEngine:
         `told`, the broker's answer about the group's offset (None for none), goes into the client's offset table.
         """
         slot = self._free_slot()
-        world = self.world
+        world = self.world = begin_at(self.world, queue, offset)
         row = world.slots[slot]
         row[:] = 0
         row[[at.QUEUE, at.CLIENT, at.NEXT_OFFSET, at.IN_USE]] = queue, client, offset, 1
@@ -158,6 +159,7 @@ class GroupEngine:
         row = self.world.slots[slot]
         row[[at.FIXED, at.NEXT_OFFSET]] = 1, offset
         row[at.REACHED] = row[at.REACHED] if told is None else told
+        self.world = begin_at(self.world, int(row[at.QUEUE]), offset)
         note_position(self.world, row, offset)
         pull(self.world, slot, now)
 

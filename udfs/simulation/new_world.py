@@ -41,6 +41,7 @@ def new_world(plan: GroupPlan) -> World:
         times=messages.times if isinstance(messages, Recorded) else np.zeros(0, np.int64),
         flags=messages.flags if isinstance(messages, Recorded) else np.zeros(0, np.uint8),
         sizes=messages.sizes if isinstance(messages, Recorded) else np.zeros((0, 2), np.int32),
+        skipped=np.zeros((0, at.SKIPPED_COLUMNS), np.int64),
         retries=np.zeros((retry_queues, _FIRST_ROWS, at.RETRY_COLUMNS), np.int64),
         pending=free_rows(0, _FIRST_ROWS),
         local=np.zeros((0, len(plan.queues), at.LOCAL_COLUMNS), np.int64),
@@ -89,7 +90,7 @@ def arrival_counts(messages: Rates, seed: int, bucket: int) -> NDArray[np.int64]
 def _queues(plan: GroupPlan, cum: NDArray[np.int64], retry_queues: int) -> NDArray[np.int64]:
     count, messages = len(plan.queues), plan.messages
     rows = np.zeros((count + retry_queues, at.QUEUE_COLUMNS), np.int64)
-    rows[:, at.COMMITTED] = rows[:, at.MOST_STARTED] = NONE
+    rows[:, at.COMMITTED] = rows[:, at.FIRST_SKIPPED] = NONE
     rows[:count, at.COMMITTED] = plan.committed
     rows[:count, at.POSITION] = np.maximum(plan.committed, 0)
     if isinstance(messages, Recorded):

@@ -55,8 +55,24 @@ ALIVE, THREADS, BUSY, FIFO_HEAD, FIFO_TAIL, STALLED_UNTIL, FIRST_SLOT, STARTED_B
 CLIENT_COLUMNS: Final = 10
 
 # columns of `queues`
-BACKLOG_END, COMING, FIRST_TIME, HINT, COMMITTED, POSITION, MOST_STARTED, TRIMMED, END, RETRY_BASE = range(10)
-QUEUE_COLUMNS: Final = 10
+(
+    BACKLOG_END,
+    COMING,
+    FIRST_TIME,
+    HINT,
+    COMMITTED,
+    POSITION,
+    BEGUN,  # offset behind the last message that a listener had, or the greatest offset at which a client began
+    FIRST_SKIPPED,  # first of the queue's rows of `skipped`, NONE for none
+    TRIMMED,
+    END,
+    RETRY_BASE,
+) = range(11)
+QUEUE_COLUMNS: Final = 11
+
+# columns of `skipped`: ranges of offsets below BEGUN that no listener had
+SKIPPED_FROM, SKIPPED_TO, NEXT_SKIPPED = range(3)
+SKIPPED_COLUMNS: Final = 3
 
 # columns of `ring`
 OFFSET, NEXT_IN_FIFO, PULLED, STARTED, BATCH, IS_DONE, BODY, TRY = range(8)
@@ -173,6 +189,7 @@ class World(NamedTuple):
         sizes: (n, 2) int32: bytes of record and body of each recorded message.
         local: (clients, queues, LOCAL_COLUMNS) for a broadcasting group, else empty: the offset in the client's file (STORED), the offset
             it has reached, and the greatest offset passed to its listener; NONE for none.
+        skipped: (n, SKIPPED_COLUMNS): ranges of offsets; `passed` says what for.
         levels: (levels, 2): first and last row of `pending` for each delay level.
         level_of_try: delay level after each try, NONE for a dead letter.
         delays: delay of each level, ms.
@@ -189,6 +206,7 @@ class World(NamedTuple):
     times: NDArray[np.int64]
     flags: NDArray[np.uint8]
     sizes: NDArray[np.int32]
+    skipped: NDArray[np.int64]
     retries: NDArray[np.int64]
     pending: NDArray[np.int64]
     local: NDArray[np.int64]

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.makers.group_plans import SEEDS, random_plan
@@ -50,6 +50,7 @@ def fast(plan: GroupPlan) -> tuple[GroupEngine, list[Row], list[Row], list[Rebal
 
 @settings(max_examples=3000 if ALL else 20, deadline=None)
 @given(SEEDS, st.sampled_from(("concurrent", "orderly", "broadcast")))
+@example(64655099, "concurrent")  # the clients of a group that never committed begin at different offsets
 def test_the_compiled_loop_does_event_by_event_what_the_rules_say(seed: int, kind: str) -> None:
     plan = random_plan(seed, orderly=kind == "orderly", until=(60 if kind == "concurrent" else 150) * SECOND)
     if kind == "broadcast":
