@@ -20,7 +20,7 @@ from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.rule_settings import pull_broker_config
-from pipeline.settings.settings import BrokerSettings
+from pipeline.settings.settings import BrokerSettings, SettingsError
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.config.config_rows import ConsumerFilterData, SubscriptionGroupConfig, TopicConfig
 from store_format.remoting.headers import PullMessageRequestHeader, PullSysFlag
@@ -29,7 +29,7 @@ from store_format.store.lookup import ThrownError
 from udfs.broker.broker_rules import BrokerRules
 from udfs.broker.consumer_manager import ConsumerGroupInfo, ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
-from udfs.broker.pull_message_processor import PullBrokerConfig, PullMessageProcessor, Refused
+from udfs.broker.pull_message_processor import Caller, PullBrokerConfig, PullMessageProcessor, Refused
 from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import TopicConfigManager
 from udfs.filters.bloom_filter import BloomFilter
@@ -66,8 +66,16 @@ _ONLY_THERE = {"queueOffset", "maxMsgNums", "commitOffset", "suspendTimeoutMilli
 
 
 def broker_config(settings: BrokerSettings, broker: str) -> PullBrokerConfig:
-    """The settings of a broker that the checks use; `broker` is the broker's name."""
-    return replace(pull_broker_config(settings), broker_name=broker)
+    """The settings of a broker that the checks use; `broker` is the broker's name.
+
+    Raises:
+        SettingsError: rejectPullConsumerEnable is on.
+    """
+    config = pull_broker_config(settings)
+    if config.reject_pull_consumer_enable:
+        hint = "the lake does not know which captured clients pull of their own accord"
+        raise SettingsError("captured pulls", "rejectPullConsumerEnable", "false", "true", hint)
+    return replace(config, broker_name=broker)
 
 
 def checked(broker: OpenedBroker, pulls: DataFrame, settings: BrokerSettings) -> DataFrame:
@@ -111,7 +119,8 @@ def check(config: PullBrokerConfig, row: Row, version: BrokerVersion = DEFAULT_V
         processor = _processor(config, row, version)
         if processor.rejects():
             return {"refusedCode": int(ResponseCode.SYSTEM_BUSY), "filterType": _asked_type(header, row)}
-        _, found = processor.check(header, "")
+        caller = Caller(address="", channel="", is_lite=header.has(PullSysFlag.LITE_PULL_MESSAGE))
+        _, found = processor.check(header, caller)
     except Refused as refused:
         return {"refusedCode": int(refused.code), "remark": refused.remark, "filterType": _asked_type(header, row)}
     except ThrownError:

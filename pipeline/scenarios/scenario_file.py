@@ -101,7 +101,10 @@ _MESSAGE = {
 _LONGS = {"offset", "queueOffset", "physicalOffset", "ms", "noResponseMs", "brokerId", "whichBrokerWhenConsumeSlowly"}
 # greatest values; above them a scenario would take too long
 _MOST = {"ms": 7 * 86_400_000, "noResponseMs": 86_400_000, "count": 10_000_000, "readQueueNums": 2**31 - 1, "writeQueueNums": 2**31 - 1}
+# settings with which a broker dispatches no message, or only those that its group has confirmed
+_OTHER_DISPATCH = frozenset({"duplicationEnable", "enableDLegerCommitLog"})
 _GROUP_FIELDS = frozenset(SubscriptionGroupConfig.__dataclass_fields__) - {"groupName", "extra"}
+GROUP_FIELDS_OF_5 = frozenset({"groupSysFlag"})  # numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,10 +241,11 @@ def _bits(name: str) -> int:
 
 def _check_group(line: _Line, at: int, step: Step) -> None:
     config = step.get("config") or {}
-    if not isinstance(config, dict) or not config.keys() <= _GROUP_FIELDS:
-        line.refuse(f'an object in "config" of step {at}, group, with fields of {sorted(_GROUP_FIELDS)}', config)
+    known = _GROUP_FIELDS | GROUP_FIELDS_OF_5
+    if not isinstance(config, dict) or not config.keys() <= known:
+        line.refuse(f'an object in "config" of step {at}, group, with fields of {sorted(known)}', config)
     for name, value in config.items():
-        kind = type(SubscriptionGroupConfig.__dataclass_fields__[name].default)
+        kind = int if name in GROUP_FIELDS_OF_5 else type(SubscriptionGroupConfig.__dataclass_fields__[name].default)
         if not _is(value, kind, _bits(name)):
             line.refuse(f'{_NAMES[kind]} in "{name}" of step {at}, group', value)
 
@@ -322,6 +326,8 @@ def values_of(line: _Line, where: str, given: Mapping[str, Any]) -> dict[str, Va
         if name not in catalogue:
             line.refuse(f"{where}: settings that broker {line.version.value} knows", name)
         found[name] = _value(line, catalogue[name], where, value)
+        if name in _OTHER_DISPATCH and found[name]:
+            line.refuse(f"{where}: {name} false, because with it a broker dispatches messages at other times", value)
     return found
 
 

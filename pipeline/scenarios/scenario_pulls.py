@@ -29,7 +29,8 @@ def send_request(run: Run, step: Step) -> None:
         step["result"] = dict(UNSUPPORTED) if told is None else told | {"timing": "immediate"}
         step["opaqueEchoed"] = True
         return
-    call = run.call(run.client(step), step.get("ext"), oneway=bool(step.get("oneway")))
+    is_lite = code == RequestCode.LITE_PULL_MESSAGE
+    call = run.call(run.client(step), step.get("ext"), oneway=bool(step.get("oneway")), is_lite=is_lite)
     if step.get("id") is not None:
         run.calls[str(step["id"])] = call
         return

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from store_format.remoting.errors import FrameError
 from store_format.remoting.headers import RequestCode, java_number
@@ -20,6 +20,7 @@ from store_format.remoting.heartbeat import ConsumerData, HeartbeatData, decode_
 from store_format.store.lookup import NULL_POINTER, ThrownError
 from store_format.store.lookup_by_time import Boundary, offset_by_time
 from udfs.broker.client_config import check_subscription
+from udfs.broker.consumer_manager import CONSUME_ACTIVELY
 from udfs.broker.consumer_offset_manager import first_offset
 from udfs.broker.memory_broker import MemoryBroker, PullCall
 from udfs.broker.message_queue import MessageQueue
@@ -38,6 +39,7 @@ _UNANSWERED = frozenset(
 )
 # POP_MESSAGE, ACK_MESSAGE, CHANGE_MESSAGE_INVISIBLETIME
 _POP_CODES = frozenset({200_050, 200_051, 200_052})
+_UPDATE_AND_GET_GROUP_FORBIDDEN: Final = 353
 _JSON_EXCEPTION = "com.alibaba.fastjson.JSONException"
 MESSAGES_SHOWN_MAX = 40
 
@@ -107,7 +109,7 @@ def request(broker: MemoryBroker, client: str, code: int, ext: Ext | None, body:
     if code in _UNANSWERED or (rules.pops and code in _POP_CODES):
         # without a header these processors throw
         return thrown(NULL_POINTER) if code not in _UNANSWERED and not ext else None
-    handler = _HANDLERS.get(code)
+    handler = None if code == _UPDATE_AND_GET_GROUP_FORBIDDEN and not rules.groups_may_be_forbidden else _HANDLERS.get(code)
     if handler is None:
         return answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
     try:
@@ -121,7 +123,10 @@ def heartbeat(broker: MemoryBroker, client: str, data: HeartbeatData) -> Answer:
     if not broker.settings.rules.heartbeats_have_fingerprints:
         data = replace(data, heartbeatFingerprint=0)
     changed = not data.heartbeatFingerprint
+    rejects = broker.settings.value("rejectPullConsumerEnable")
     for one in data.consumerDataSet:
+        if rejects and one.consumeType == CONSUME_ACTIVELY:
+            continue
         last = broker.heartbeat_fingerprints.get(one.groupName, data.heartbeatFingerprint)
         changed |= last != data.heartbeatFingerprint
         broker.heartbeat_fingerprints[one.groupName] = data.heartbeatFingerprint
@@ -297,6 +302,19 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
+def _forbid(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> Answer:
+    """Forbid a group to pull a topic, or allow it: AdminBrokerProcessor.updateAndGetGroupForbidden (5.5.0)."""
+    group, topic, readable = ext.get("group"), ext.get("topic"), ext.get("readable")
+    if group is None or (topic is None and readable is not None):
+        raise ThrownError(NULL_POINTER)
+    if topic is None:
+        return answer(ResponseCode.SUCCESS, "", body=_json({"group": group, "readable": True}))
+    if readable is not None:
+        broker.groups.update_forbidden(group, topic, readable=str(readable).lower() == "true")
+    told = {"group": group, "readable": not broker.groups.is_forbidden(group, topic), "topic": topic}
+    return answer(ResponseCode.SUCCESS, "", body=_json(told))
+
+
 _HANDLERS: Mapping[int, Callable[[MemoryBroker, str, Ext, str | None], Answer]] = {
     RequestCode.QUERY_CONSUMER_OFFSET: _query_consumer_offset,
     RequestCode.UPDATE_CONSUMER_OFFSET: _update_consumer_offset,
@@ -310,4 +328,5 @@ _HANDLERS: Mapping[int, Callable[[MemoryBroker, str, Ext, str | None], Answer]] 
     RequestCode.LOCK_BATCH_MQ: _lock_batch,
     RequestCode.UNLOCK_BATCH_MQ: _unlock_batch,
     CHECK_CLIENT_CONFIG: _check_client_config,
+    _UPDATE_AND_GET_GROUP_FORBIDDEN: _forbid,
 }

@@ -28,7 +28,7 @@ class Run:
         """Advance the clock until a pull is answered, by `longest` ms at most."""
         self.broker.advance(self.broker.now + longest, lambda: call.answered_at is not None)
 
-    def call(self, client: str, ext: Mapping[str, Any] | None, *, oneway: bool = False) -> PullCall:
+    def call(self, client: str, ext: Mapping[str, Any] | None, *, oneway: bool = False, is_lite: bool = False) -> PullCall:
         """Send a pull and return it."""
         given = ext_of(ext)
         call = PullCall(
@@ -37,6 +37,7 @@ class Run:
             client=client,
             sent_at=self.broker.now,
             oneway=oneway,
+            is_lite=is_lite,
         )
         self.broker.pull(call)
         return call

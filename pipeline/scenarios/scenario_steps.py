@@ -6,10 +6,11 @@ work takes no time.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 
 from pipeline.scenarios import scenario_clients, scenario_messages, scenario_pulls
-from pipeline.scenarios.scenario_file import Scenario, Step, typed_settings
+from pipeline.scenarios.scenario_file import GROUP_FIELDS_OF_5, Scenario, Step, typed_settings
 from pipeline.scenarios.scenario_run import Run
 from pipeline.scenarios.scenario_settings import memory_settings
 from pipeline.settings.settings import RULES_VERSION
@@ -73,7 +74,9 @@ def set_topic(run: Run, step: Step) -> None:
 
 def set_group(run: Run, step: Step) -> None:
     """The step `group`."""
-    config = SubscriptionGroupConfig(groupName=step["group"], **(step.get("config") or {}))
+    given = dict(step.get("config") or {})
+    of_5 = {name: given.pop(name) for name in GROUP_FIELDS_OF_5 & given.keys()}
+    config = SubscriptionGroupConfig(groupName=step["group"], extra=json.dumps(of_5) if of_5 else "", **given)
     run.broker.groups.update_subscription_group_config(config)
 
 

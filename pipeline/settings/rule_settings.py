@@ -26,6 +26,8 @@ def pull_broker_config(settings: BrokerSettings) -> PullBrokerConfig:
         short_polling_time_mills=value("shortPollingTimeMills"),
         transfer_msg_by_heap=value("transferMsgByHeap"),
         enable_lmq=value("enableLmq"),
+        lite_pull_message_enable=value("litePullMessageEnable"),
+        reject_pull_consumer_enable=value("rejectPullConsumerEnable"),
     )
 
 
@@ -38,6 +40,9 @@ def send_broker_config(settings: BrokerSettings) -> SendBrokerConfig:
         broker_permission=value("brokerPermission"),
         auto_create_topic_enable=value("autoCreateTopicEnable"),
         auto_create_subscription_group=value("autoCreateSubscriptionGroup"),
+        broker_id=value("brokerId"),
+        region_id=value("regionId"),
+        trace_on=value("traceOn"),
     )
 
 

@@ -56,6 +56,7 @@ class PutMessageRule:
             fit; else it gets UNKNOWN_ERROR.
         delay_is_read_first: whether a message with a bad delay level and properties that are too long fails by its delay level.
         refuses_inner_num: whether a message with the property INNER_NUM is refused.
+        least_new_limit: from which value on a change of maxMessageSize counts while the broker runs; None if no change counts.
         long_topics_begin: with which prefix a topic may have up to _LONG_TOPIC_MAX bytes, in a record of version 2; None if with none.
     """
 
@@ -65,6 +66,7 @@ class PutMessageRule:
     delay_is_read_first: bool
     long_topics_begin: str | None
     refuses_inner_num: bool
+    least_new_limit: int | None
 
 
 PUT_MESSAGE: Rule[PutMessageRule] = Rule(
@@ -79,6 +81,7 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
                 delay_is_read_first=False,
                 long_topics_begin=None,
                 refuses_inner_num=False,
+                least_new_limit=None,
             ),
             "a whole record has at most maxMessageSize",
             "CommitLog.MessageExtEncoder.encode, MultiDispatch.wrapMultiDispatch",
@@ -92,9 +95,10 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
                 delay_is_read_first=False,
                 long_topics_begin=None,
                 refuses_inner_num=False,
+                least_new_limit=10,
             ),
-            "a body has at most maxMessageSize, a whole record at most 64 KiB more",
-            "CommitLog.MessageExtEncoder.encode, MultiDispatch.wrapMultiDispatch",
+            "a body has at most maxMessageSize, a whole record at most 64 KiB more; the setting can be changed while the broker runs",
+            "CommitLog.MessageExtEncoder.encode, CommitLog.updateMaxMessageSize, MultiDispatch.wrapMultiDispatch",
         ),
         Variant(
             BrokerVersion.V5_5_0,
@@ -105,6 +109,7 @@ PUT_MESSAGE: Rule[PutMessageRule] = Rule(
                 delay_is_read_first=True,
                 long_topics_begin="%RETRY%",
                 refuses_inner_num=True,
+                least_new_limit=10,
             ),
             "as before, but a record with further queues has at most maxMessageSize, DELAY is read before properties are measured, the "
             "topic of a retry may have 255 bytes, in a record of version 2, and INNER_NUM is refused",

@@ -376,6 +376,30 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 ),
             ),
         ),
+        "groups_may_be_forbidden": Rule(
+            term="forbiddenTable",
+            variants=(
+                Variant(_V3, False, "request code 353 is unknown", "BrokerController.registerProcessor"),
+                Variant(
+                    _V5,
+                    True,
+                    "request code 353 forbids the registered clients of a group to pull a topic: they get NO_PERMISSION",
+                    "AdminBrokerProcessor.updateAndGetGroupForbidden, PullMessageProcessor.processRequest",
+                ),
+            ),
+        ),
+        "masters_take_messages_back": Rule(
+            term="peekMasterBroker",
+            variants=(
+                Variant(_V3, False, "brokerId plays no part in CONSUMER_SEND_MSG_BACK", "SendMessageProcessor.asyncConsumerSendMsgBack"),
+                Variant(
+                    _V5,
+                    True,
+                    "only a broker with brokerId 0 takes a message back; others answer SYSTEM_ERROR before they look at the group",
+                    "AbstractSendMessageProcessor.consumerSendMsgBack, BrokerController.peekMasterBroker",
+                ),
+            ),
+        ),
         "heartbeats_have_fingerprints": Rule(
             term="heartBeatV2",
             variants=(
@@ -458,6 +482,8 @@ class BrokerRules:
     has_timer: bool
     retry_topics_may_be_long: bool
     groups_need_valid_names: bool
+    groups_may_be_forbidden: bool
+    masters_take_messages_back: bool
     heartbeats_of_known_groups_only: bool
     heartbeats_have_fingerprints: bool
     bad_numbers_throw: bool

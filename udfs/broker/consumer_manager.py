@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from store_format.remoting.heartbeat import ConsumerData, HeartbeatSubscription
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager
 
 Channel = str
+CONSUME_ACTIVELY: Final = "CONSUME_ACTIVELY"  # ConsumeType of clients that pull of their own accord
 
 
 @dataclass(slots=True, kw_only=True)

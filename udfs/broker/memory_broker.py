@@ -26,7 +26,7 @@ from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
 from udfs.broker.memory_store import EMPTY_LOG, HEAD_DELETED, LogExtent, MemoryStore
 from udfs.broker.multi_dispatch import MultiDispatchSettings, notified
 from udfs.broker.offset_moved_event import OffsetMovedEvent
-from udfs.broker.pull_message_processor import GetMessageResult, PullBrokerConfig, PullMessageProcessor, PullResponse
+from udfs.broker.pull_message_processor import Caller, GetMessageResult, PullBrokerConfig, PullMessageProcessor, PullResponse
 from udfs.broker.rebalance_lock import RebalanceLockManager
 from udfs.broker.schedule import parse_delay_level
 from udfs.broker.send_message import SendBrokerConfig, SendMessageProcessor, message_timeup, uniq_key
@@ -75,7 +75,8 @@ class MemorySettings:
 class PullCall:
     """A pull request on a connection, and its answer; times in ms.
 
-    A client waits for no answer to a `oneway` pull. `has_bad_number` tells whether a field of the header was no number of its type.
+    A client waits for no answer to a `oneway` pull. `is_lite` tells whether it is a LITE_PULL_MESSAGE, `has_bad_number` whether a field of
+    the header was no number of its type.
     `thrown` is the Java class of the exception that the answer reports.
     """
 
@@ -85,6 +86,7 @@ class PullCall:
     sent_at: int
     oneway: bool = False
     response: PullResponse | None = None
+    is_lite: bool = False
     thrown: str | None = None
     answered_at: int | None = None
 
@@ -125,6 +127,7 @@ class MemoryBroker:
     _delayed: list[tuple[int, int, Message]] = field(default_factory=list)
     _next_sweep: int = 0
     _uniq_keys: int = 0
+    _max_message_size: int | None = None  # of the encoder, which the first message makes
 
     def __post_init__(self) -> None:
         value = self.settings.value
@@ -236,7 +239,7 @@ class MemoryBroker:
     def put(self, inner: InnerMessage) -> Message | PutMessageStatus:
         """Store a message and dispatch it; return the stored message, or the status with which the store refuses it."""
         settings = PutSettings(
-            max_message_size=self.settings.value("maxMessageSize"),
+            max_message_size=self._adjusted_max_message_size(),
             max_delay_level=len(self.store.delays),
             is_slave=self.role == BrokerRole.SLAVE,
             ends_properties=self.settings.rules.messages_get_properties,
@@ -246,6 +249,13 @@ class MemoryBroker:
         if isinstance(stored, Message):
             self.dispatch(stored)
         return stored
+
+    def _adjusted_max_message_size(self) -> int:
+        """Return maxMessageSize as the encoder of messages has it (CommitLog.updateMaxMessageSize, 4.9.8)."""
+        setting, least = self.settings.value("maxMessageSize"), self.settings.put_message.least_new_limit
+        if self._max_message_size is None or (least is not None and setting >= least):
+            self._max_message_size = setting
+        return self._max_message_size
 
     def dispatch(self, message: Message) -> None:
         """Dispatch a stored message (ReputMessageService): write its queue entry and bit map, and wake held pulls."""
@@ -351,7 +361,8 @@ class MemoryBroker:
 
         if call.has_bad_number and self.settings.rules.bad_numbers_throw and not processor.rejects():
             raise ThrownError(NUMBER_FORMAT)
-        processor.process_request(header, CLIENT, broker_allow_suspend=first_pass, answer=answer)
+        caller = Caller(address=CLIENT, channel=call.client, is_lite=call.is_lite)
+        processor.process_request(header, caller, broker_allow_suspend=first_pass, answer=answer)
 
     def _get_message(
         self, topic: str, queue_id: int, offset: int, max_msg_nums: int, message_filter: ExpressionMessageFilter

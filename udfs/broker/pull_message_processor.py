@@ -16,15 +16,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from store_format.config.config_rows import ConsumerFilterData, SubscriptionGroupConfig
+from store_format.config.config_rows import ConsumerFilterData, SubscriptionGroupConfig, members_of
 from store_format.record.message import Message
 from store_format.remoting.headers import PullMessageRequestHeader, PullSysFlag
 from store_format.store.lookup import NULL_POINTER, ThrownError
 from udfs.broker.broker_rules import DEFAULT_BROKER_RULES, BrokerRules
-from udfs.broker.consumer_manager import ConsumerManager
+from udfs.broker.consumer_manager import CONSUME_ACTIVELY, Channel, ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
 from udfs.broker.offset_moved_event import OffsetMovedEvent
 from udfs.broker.subscription_group import SubscriptionGroupManager
+from udfs.broker.system_groups import is_sys_consumer_group_pull_message
 from udfs.broker.topic_config import TopicConfigManager, is_readable
 from udfs.filters.consumer_filter_manager import ConsumerFilterManager, build, is_tag_type
 from udfs.filters.message_filter import ExpressionMessageFilter, SubscriptionError, TopicSubscription, message_filter
@@ -54,6 +55,17 @@ class PullBrokerConfig:
     short_polling_time_mills: int = 1000
     transfer_msg_by_heap: bool = True
     enable_lmq: bool = False
+    lite_pull_message_enable: bool = True
+    reject_pull_consumer_enable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who sends a pull: the client's address, for remarks; its connection; and whether the request is a LITE_PULL_MESSAGE (5.x)."""
+
+    address: str
+    channel: Channel
+    is_lite: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +96,7 @@ class PullResponse:
     remark: str | None
     suggest_which_broker_id: int | None = None
     result: GetMessageResult | None = None
-    fields: Mapping[str, int] | None = field(default_factory=dict)
+    fields: Mapping[str, object] | None = field(default_factory=dict)
 
 
 class ForbiddenType(IntEnum):
@@ -94,6 +106,7 @@ class ForbiddenType(IntEnum):
     GROUP_FORBIDDEN = 2
     TOPIC_FORBIDDEN = 3
     BROADCASTING_DISABLE_FORBIDDEN = 4
+    SUBSCRIPTION_FORBIDDEN = 5
 
 
 class Refused(Exception):  # noqa: N818 - an answer of the broker, not an error of ours
@@ -138,11 +151,11 @@ class PullMessageProcessor:
     write: Callable[[PullResponse], None]
 
     def process_request(
-        self, header: PullMessageRequestHeader, client: str, *, broker_allow_suspend: bool, answer: Callable[[PullResponse], None]
+        self, header: PullMessageRequestHeader, caller: Caller, *, broker_allow_suspend: bool, answer: Callable[[PullResponse], None]
     ) -> None:
         """Process a pull, and call `answer` with the answer unless the pull is held.
 
-        `client` is the client's address, for remarks. `broker_allow_suspend` is True on the first pass, False for a woken pull.
+        `broker_allow_suspend` is True on the first pass, False for a woken pull.
 
         Raises:
             ThrownError: the broker throws.
@@ -151,7 +164,7 @@ class PullMessageProcessor:
             answer(PullResponse(code=ResponseCode.SYSTEM_BUSY, remark="the slave does not serve reads", fields=None))
             return
         try:
-            group, message_filter = self.check(header, client)
+            group, message_filter = self.check(header, caller)
         except Refused as refused:
             answer(PullResponse(code=refused.code, remark=refused.remark, fields=self._forbidden(refused)))
             return
@@ -221,7 +234,7 @@ class PullMessageProcessor:
             self.committed()
         return response
 
-    def check(self, header: PullMessageRequestHeader, client: str) -> tuple[SubscriptionGroupConfig, ExpressionMessageFilter]:
+    def check(self, header: PullMessageRequestHeader, caller: Caller) -> tuple[SubscriptionGroupConfig, ExpressionMessageFilter]:
         """Run the checks before the store is read; return the group's configuration and the pull's filter.
 
         Raises:
@@ -230,6 +243,9 @@ class PullMessageProcessor:
         """
         if not is_readable(self.config.broker_permission):
             remark = f"the broker[{self.config.broker_ip1}] pulling message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark, ForbiddenType.BROKER_FORBIDDEN)
+        if caller.is_lite and not self.config.lite_pull_message_enable:
+            remark = f"the broker[{self.config.broker_ip1}] for lite pull consumer is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark, ForbiddenType.BROKER_FORBIDDEN)
         group = self.groups.find_subscription_group_config(header.consumerGroup, auto_create=self.config.auto_create_subscription_group)
         if group is None:
@@ -243,13 +259,15 @@ class PullMessageProcessor:
             _needed(header.sysFlag)
             if header.has(PullSysFlag.SUSPEND):
                 _needed(header.suspendTimeoutMillis)
-        self._check_queue(header, client)
+        self._check_queue(header, caller.address)
         _needed(header.sysFlag)
         by_request = header.has(PullSysFlag.SUBSCRIPTION)
         subscription, filter_data = self._of_request(header) if by_request else self._of_registration(header, group)
         kind = subscription.expression_type
         if not is_tag_type(kind) and not self.config.enable_property_filter:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {kind}")
+        if self.config.reject_pull_consumer_enable:
+            self._check_registered(header.consumerGroup or "", caller.channel)
         support_retry = self.config.filter_support_retry
         return group, message_filter(subscription, filter_data, self.filters, support_retry=support_retry, rules=self.retry_rules)
 
@@ -296,6 +314,9 @@ class PullMessageProcessor:
         if not group.consumeBroadcastEnable and info.message_model == "BROADCASTING":
             remark = f"the consumer group[{name}] can not consume by broadcast way"
             raise Refused(ResponseCode.NO_PERMISSION, remark, ForbiddenType.BROADCASTING_DISABLE_FORBIDDEN)
+        if self.groups.is_forbidden(name, topic):
+            remark = f"the consumer group[{name}] is forbidden for topic[{topic}]"
+            raise Refused(ResponseCode.NO_PERMISSION, remark, ForbiddenType.SUBSCRIPTION_FORBIDDEN)
         found = info.subscription_table.get(topic)
         if found is None:
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{SUGGEST}")
@@ -320,6 +341,14 @@ class PullMessageProcessor:
             raise Refused(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
         return subscription, data
 
+    def _check_registered(self, group: str, channel: Channel) -> None:
+        """Refuse a pull whose group has no registered clients, or pulls of its own accord on a connection that is not registered."""
+        info = self.consumers.get_consumer_group_info(group)
+        is_known = info is not None and (info.consume_type != CONSUME_ACTIVELY or channel in info.channel_info_table)
+        if not is_known and not is_sys_consumer_group_pull_message(group):
+            remark = f"the consumer's group info not exist, or the pull consumer is rejected by server.{SUGGEST}"
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+
     def _respond(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig, result: GetMessageResult) -> PullResponse:
         """Return the answer for the store's result; store the OFFSET_MOVED event if the offset is corrected."""
         config, offset = self.config, _needed(header.queueOffset)
@@ -342,10 +371,10 @@ class PullMessageProcessor:
             which_broker_when_consume_slowly=group.whichBrokerWhenConsumeSlowly,
         )
         suggested = pull_result.suggest_which_broker_id(result.status, offset, result.suggest_pulling_from_slave, where)
-        fields = self._sys_flags(header) if self.rules.answers_have_sys_flags else {}
+        fields = self._sys_flags(header, group) if self.rules.answers_have_sys_flags else {}
         return PullResponse(code=code, remark=result.status.name, suggest_which_broker_id=suggested, result=result, fields=fields)
 
-    def _sys_flags(self, header: PullMessageRequestHeader) -> dict[str, int]:
+    def _sys_flags(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> dict[str, object]:
         topic = self.topics.select_topic_config(header.topic)
         # groupSysFlag is a field of 5.x, whose default is 0
-        return {"topicSysFlag": 0 if topic is None else topic.topicSysFlag, "groupSysFlag": 0}
+        return {"topicSysFlag": 0 if topic is None else topic.topicSysFlag, "groupSysFlag": members_of(group).get("groupSysFlag", 0)}

@@ -27,14 +27,15 @@ from udfs.broker.topic_config import DLQ_GROUP_TOPIC_PREFIX, HALF_TOPIC, TopicCo
 from udfs.broker.topic_validator import topic_fault
 from udfs.filters.message_filter import PROPERTY_RETRY_TOPIC, RETRY_GROUP_TOPIC_PREFIX
 from udfs.pull.codes import BrokerRole, ResponseCode
+from udfs.pull.pull_result import MASTER_ID
 
 PROPERTY_CLUSTER: Final = "CLUSTER"
 PROPERTY_WAIT_STORE_MSG_OK: Final = "WAIT"
 PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 PROPERTY_UNIQ_KEY: Final = "UNIQ_KEY"
 _POP_CK: Final = "POP_CK"  # of 5.x
-# of 5.5.0 on default settings: BrokerConfig.regionId and traceOn, whatever the producer sent
-_ADDED: Final[Mapping[str, str]] = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+PROPERTY_MSG_REGION: Final = "MSG_REGION"
+PROPERTY_TRACE_SWITCH: Final = "TRACE_ON"
 _UNIQ_KEY_CHARACTERS: Final = 56
 DLQ_NUMS_PER_GROUP: Final = 1
 V3_4_9: Final = 121  # MQVersion: from this version on a client sends maxReconsumeTimes
@@ -64,6 +65,9 @@ class SendBrokerConfig:
     broker_permission: int = 6
     auto_create_topic_enable: bool = True
     auto_create_subscription_group: bool = True
+    broker_id: int = MASTER_ID
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +129,8 @@ class SendMessageProcessor:
         """Return the message as 5.5.0 stores it: with its property WAIT, and without POP_CK (clearReservedProperties)."""
         assert self.new_uniq_key is not None
         properties.pop(_POP_CK, None)
-        properties |= _ADDED
+        # whatever the producer sent
+        properties |= {PROPERTY_MSG_REGION: self.config.region_id, PROPERTY_TRACE_SWITCH: str(self.config.trace_on).lower()}
         if not properties.get(PROPERTY_UNIQ_KEY):
             properties[PROPERTY_UNIQ_KEY] = self.new_uniq_key()
         text = pm.properties_to_string(properties)
@@ -213,6 +218,8 @@ def send_back(processor: SendMessageProcessor, request: SendBackRequest, found: 
     """
     processor.check_reject()
     config, name = processor.config, request.group
+    if processor.rules.masters_take_messages_back and config.broker_id != MASTER_ID:
+        raise SendRefused(ResponseCode.SYSTEM_ERROR, f"no master available along with {config.broker_ip1}")
     group = processor.groups.find_subscription_group_config(name, auto_create=config.auto_create_subscription_group)
     if group is None:
         raise SendRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name} \n{_TODO}")

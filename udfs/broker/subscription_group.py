@@ -28,6 +28,7 @@ class SubscriptionGroupManager:
         updated: called with each configuration that is created or replaced.
         enable_lmq: enableLmq at the broker's start, with which each group of light message queues has the defaults.
         needs_valid_names: whether only groups with valid names are created.
+        forbidden: (group, topic) of the subscriptions that an administrator has forbidden (forbiddenTable of 5.x).
     """
 
     subscription_group_table: dict[str, SubscriptionGroupConfig] = field(
@@ -36,6 +37,7 @@ class SubscriptionGroupManager:
     updated: Callable[[SubscriptionGroupConfig], None] = lambda _config: None
     enable_lmq: bool = False
     needs_valid_names: bool = False
+    forbidden: set[tuple[str, str]] = field(default_factory=set)
 
     def update_subscription_group_config(self, config: SubscriptionGroupConfig) -> None:
         """Create or replace the configuration of a group; ignored for a group of light message queues."""
@@ -64,6 +66,17 @@ class SubscriptionGroupManager:
     def contains_subscription_group(self, group: str | None) -> bool:
         """Return whether a group has a configuration; one of light message queues needs none (5.5.0)."""
         return group is not None and (self._is_of_light_queues(group) or group in self.subscription_group_table)
+
+    def update_forbidden(self, group: str, topic: str, *, readable: bool) -> None:
+        """Forbid the registered clients of a group to pull a topic, or allow it again (updateForbidden of 5.5.0)."""
+        if readable:
+            self.forbidden.discard((group, topic))
+        else:
+            self.forbidden.add((group, topic))
+
+    def is_forbidden(self, group: str, topic: str) -> bool:
+        """Return whether the registered clients of a group may not pull a topic (getForbidden of 5.5.0)."""
+        return (group, topic) in self.forbidden
 
     def _is_of_light_queues(self, group: str) -> bool:
         return is_light_queue(group, enable_lmq=self.enable_lmq)

@@ -228,6 +228,82 @@ def test_5_5_0_takes_messages_to_long_retry_topics_of_groups_with_a_configuratio
     assert codes_of("g" * 121, "5.5.0", [{"op": "group", "group": "g" * 121}]) == [0, 0, 0, 0, 0]
 
 
+# asked of the three brokers
+@pytest.mark.parametrize(("version", "broker_id", "code"), [("4.9.3", 1, 0), ("4.9.8", 1, 0), ("5.5.0", 0, 0), ("5.5.0", 1, 1)])
+def test_5_5_0_takes_messages_back_only_as_a_master(version: str, broker_id: int, code: int) -> None:
+    send = {"op": "send", "topic": "T", "queueId": 0, "messages": [{}]}
+    settings = {"op": "brokerConfig", "set": {"brokerId": broker_id}}
+    assert results_of(version, [send, settings, USES[3]])[2]["code"] == code
+
+
+def registered(consume_type: str, client: str = "c1") -> dict[str, Any]:
+    subscriptions = [{"topic": "T", "subString": "*", "subVersion": 1}]
+    beat = {"op": "heartbeat", "client": client, "clientId": client, "group": "G", "subscriptions": subscriptions}
+    return beat | {"consumeType": consume_type}
+
+
+def pulls_of(client: str = "c1", group: str = "G") -> list[dict[str, Any]]:
+    """A pull by the registration, one with its own subscription, and a LITE_PULL_MESSAGE."""
+    own = ASKED | {"consumerGroup": group, "sysFlag": 4, "subVersion": 1}
+    by_registration = {"op": "pull", "client": client, "ext": own | {"sysFlag": 0}}
+    return [by_registration, {"op": "pull", "client": client, "ext": own}, {"op": "request", "client": client, "code": 361, "ext": own}]
+
+
+# asked of 5.5.0
+@pytest.mark.parametrize(
+    ("first", "pulls", "codes"),
+    [
+        ([{"op": "brokerConfig", "set": {"litePullMessageEnable": False}}, registered("CONSUME_PASSIVELY")], pulls_of(), [19, 19, 16]),
+        ([{"op": "brokerConfig", "set": {"rejectPullConsumerEnable": True}}, registered("CONSUME_PASSIVELY")], pulls_of("c2"), [19] * 3),
+        ([{"op": "brokerConfig", "set": {"rejectPullConsumerEnable": True}}, registered("CONSUME_ACTIVELY")], pulls_of(), [24] * 3),
+        ([{"op": "brokerConfig", "set": {"rejectPullConsumerEnable": True}}], pulls_of(group="DEFAULT_CONSUMER"), [24, 19, 19]),
+        ([{"op": "brokerConfig", "set": {"rejectPullConsumerEnable": True}}], pulls_of(group="CID_RMQ_SYS_x"), [24, 19, 19]),
+        ([registered("CONSUME_ACTIVELY"), {"op": "brokerConfig", "set": {"rejectPullConsumerEnable": True}}], pulls_of(), [19] * 3),
+        ([registered("CONSUME_ACTIVELY"), {"op": "brokerConfig", "set": {"rejectPullConsumerEnable": True}}], pulls_of("c2"), [24] * 3),
+    ],
+)
+def test_5_5_0_may_refuse_clients_that_pull_of_their_own_accord(first: list[Any], pulls: list[Any], codes: list[int]) -> None:
+    assert [one["code"] for one in results_of("5.5.0", [*first, *pulls])[len(first) :]] == codes
+
+
+# asked of 4.9.3 and 5.5.0
+def test_5_5_0_forbids_a_group_to_pull_a_topic() -> None:
+    forbid = {"op": "request", "code": 353, "ext": {"group": "G", "topic": "T", "readable": "false"}}
+    steps = [
+        registered("CONSUME_PASSIVELY"),
+        forbid,
+        *pulls_of(),
+        forbid | {"ext": {"group": "G", "topic": "T", "readable": "true"}},
+        *pulls_of(),
+    ]
+    found = results_of("5.5.0", steps)
+    assert found[1]["bodyText"] == '{"group":"G","readable":false,"topic":"T"}'
+    assert [one["code"] for one in found[1:]] == [0, 16, 19, 19, 0, 19, 19, 19]
+    assert found[2]["ext"] == {"forbiddenType": "5"}
+    assert [one["code"] for one in results_of("4.9.3", [forbid, *steps[:1], *pulls_of()])] == [3, 0, 19, 19, 3]
+
+
+# asked of 5.5.0
+def test_an_answer_of_5_5_0_has_the_groups_flag() -> None:
+    steps = [{"op": "group", "group": "G", "config": {"groupSysFlag": 3}}, PULL]
+    assert results_of("5.5.0", steps)[1]["ext"]["groupSysFlag"] == "3"
+
+
+# asked of 5.5.0
+def test_messages_of_5_5_0_name_the_brokers_region_and_whether_it_is_traced() -> None:
+    settings = {"op": "brokerConfig", "set": {"regionId": "r", "traceOn": False}}
+    found = results_of("5.5.0", [settings, sending({}), {"op": "readStored", "topic": "T", "queueId": 0, "last": 1}])
+    assert {name: found[2][0]["properties"][name] for name in ("MSG_REGION", "TRACE_ON")} == {"MSG_REGION": "r", "TRACE_ON": "false"}
+
+
+# asked of the three brokers
+@pytest.mark.parametrize(("version", "limit", "code"), [("4.9.3", 200, 0), ("4.9.8", 200, 13), ("5.5.0", 200, 13), ("5.5.0", 9, 0)])
+def test_a_change_of_the_greatest_message_counts_from_4_9_8_on(version: str, limit: int, code: int) -> None:
+    send = {"op": "send", "topic": "T", "queueId": 0, "messages": [{"bodySize": 320}]}
+    found = results_of(version, [send, {"op": "storeConfig", "set": {"maxMessageSize": limit}}, send])
+    assert found[2].get("errors", [{"code": 0}])[0]["code"] == code
+
+
 def test_a_version_that_is_not_known_is_refused() -> None:
     with pytest.raises(RequestError, match='in "rulesVersion" of "brokerBase"'):
         scenario_of("scenarios", 1, json.dumps({"brokerBase": {"rulesVersion": "5.0"}, "steps": []}))
@@ -279,6 +355,7 @@ def sent(version: str, **props: str) -> str:
         ('{"steps": [{"op": "pull", "ext": 3}]}', 'an object or null in "ext" of step 1, pull'),
         ('{"steps": [{"op": "brokerConfig", "set": {"nope": 1}}]}', "step 1, brokerConfig: settings that broker 4.9.3 knows"),
         ('{"steps": [], "brokerBase": {"brokerPermission": "x"}}', "brokerBase, brokerPermission: an int"),
+        ('{"steps": [], "brokerBase": {"duplicationEnable": true}}', "brokerBase: duplicationEnable false"),
         ('{"steps": [{"op": "group", "group": "g", "config": {"x": 1}}]}', 'an object in "config" of step 1, group'),
         ('{"steps": [{"op": "send", "topic": "t", "queueId": 0}]}', '"messages", or "count" and "template", in step 1, send'),
         ('{"steps": [{"op": "send", "topic": "t", "queueId": 0, "messages": [{"tags": 1}]}]}', 'a text in "tags"'),

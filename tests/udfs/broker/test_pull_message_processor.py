@@ -15,7 +15,7 @@ from store_format.store.lookup import ThrownError
 from udfs.broker.consumer_manager import ConsumerManager
 from udfs.broker.consumer_offset_manager import ConsumerOffsetManager
 from udfs.broker.offset_moved_event import OffsetMovedEvent
-from udfs.broker.pull_message_processor import GetMessageResult, PullBrokerConfig, PullMessageProcessor, PullResponse
+from udfs.broker.pull_message_processor import Caller, GetMessageResult, PullBrokerConfig, PullMessageProcessor, PullResponse
 from udfs.broker.subscription_group import SubscriptionGroupManager
 from udfs.broker.topic_config import TopicConfigManager
 from udfs.filters.bloom_filter import BloomFilter
@@ -94,7 +94,9 @@ class World:
             write=self.answers.append,
         )
         try:
-            processor.process_request(header, "client", broker_allow_suspend=first, answer=self.answers.append)
+            processor.process_request(
+                header, Caller(address="client", channel="client"), broker_allow_suspend=first, answer=self.answers.append
+            )
         except ThrownError as error:
             return error.java_class
         return int(self.answers[0].code) if self.answers else None
