@@ -7,6 +7,7 @@ Rule: a header is read to its last byte, or it is not plain; nothing is guessed.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Final
 
 import numpy as np
@@ -18,11 +19,10 @@ from store_format.record.record_columns import are_same
 from store_format.remoting.command import LanguageCode
 from store_format.remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
 
-PULL_FIELDS: Final = (*PullMessageRequestHeader.__dataclass_fields__, *PullMessageResponseHeader.__dataclass_fields__)
+PULL_FIELDS: Final = tuple(field.name for header in (PullMessageRequestHeader, PullMessageResponseHeader) for field in fields(header))
 _HEADER_FIELDS: Final = ("code", "flag", "opaque", "version", "language", "remark", "extFields", "serializeTypeCurrentRPC")
 CODE, FLAG, OPAQUE, VERSION, LANGUAGE, _REMARK_FIELD, _EXT_FIELDS, _SERIALIZE_TYPE = range(len(_HEADER_FIELDS))
 NUMBERS: Final = LANGUAGE + 1
-
 _REMARK: Final = len(PULL_FIELDS)
 _LANGUAGES: Final = len(LanguageCode)
 _AT_TYPE: Final = 0x40  # "@": a header with an ext field @type is not plain
@@ -63,21 +63,12 @@ def split_frames(buffer, limit, starts):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def read_headers(buffer, starts, lengths, numbers, spans, bodies, plain):  # type: ignore[no-untyped-def]
-    """Read the header of each frame: numbers by header field, spans (start in the frame, length) by pull field and remark, bodies."""
-    for row in range(len(starts)):
-        start, frame_end = starts[row], starts[row] + lengths[row]
-        if lengths[row] < 8:
-            continue
-        word = np.int64(int32_at(buffer, start + 4)) & 0xFFFFFFFF
-        kind, end = word >> 24, start + 8 + (word & 0xFFFFFF)
-        if end > frame_end or kind > 1:
-            continue
-        bodies[row, 0], bodies[row, 1] = end, frame_end - end
-        if kind == 0:
-            plain[row] = _json_header(buffer, start, start + 8, end, numbers[row], spans[row])
-        else:
-            plain[row] = _rocketmq_header(buffer, start, start + 8, end, numbers[row], spans[row])
+def _name_at(buffer, start, length, names, bounds):  # type: ignore[no-untyped-def]
+    """The index in `names` of the name at `start`, or -1."""
+    for index in range(len(bounds) - 1):
+        if are_same(buffer, start, length, names, bounds[index], bounds[index + 1] - bounds[index]):
+            return index
+    return -1
 
 
 @compiled
@@ -91,6 +82,23 @@ def _string_end(buffer, at, end):  # type: ignore[no-untyped-def]
             return -1
         at += 1
     return -1
+
+
+@compiled
+def _int_at(buffer, at, end):  # type: ignore[no-untyped-def]
+    """The int at `at` and its end; the end is -1 if there is no int, or one that may not fit 32 bits."""
+    negative = at < end and buffer[at] == _MINUS
+    if negative:
+        at += 1
+    value, first = np.int64(0), at
+    while at < end and 0x30 <= buffer[at] <= 0x39 and at - first < _INT_DIGITS:
+        value = value * 10 + np.int64(buffer[at]) - 0x30
+        at += 1
+    if negative:
+        value = -value
+    if at == first or value < -(2**31) or value > 2**31 - 1:
+        return value, -1
+    return value, at
 
 
 @compiled
@@ -118,29 +126,41 @@ def _escaped_string_end(buffer, at, end):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _name_at(buffer, start, length, names, bounds):  # type: ignore[no-untyped-def]
-    """The index in `names` of the name at `start`, or -1."""
-    for index in range(len(bounds) - 1):
-        if are_same(buffer, start, length, names, bounds[index], bounds[index + 1] - bounds[index]):
-            return index
-    return -1
+def _json_map(buffer, start, at, end, spans):  # type: ignore[no-untyped-def]
+    """Read the ext fields; returns the position of their end, or -1 if they are not plain."""
+    if buffer[at] == _OPEN and at + 1 < end and buffer[at + 1] == _CLOSE:
+        return at + 2
+    opening = _OPEN
+    while at < end - 1 and buffer[at] == opening:
+        opening = _COMMA
+        key_end = _string_end(buffer, at + 2, end) if buffer[at + 1] == _QUOTE else -1
+        if key_end < 0 or key_end + 2 >= end or buffer[key_end + 1] != _COLON or buffer[key_end + 2] != _QUOTE:
+            return -1
+        if buffer[at + 2] == _AT_TYPE:
+            return -1
+        field = _name_at(buffer, at + 2, key_end - at - 2, _PULL_NAMES, _PULL_BOUNDS)
+        close = _string_end(buffer, key_end + 3, end) if field >= 0 else _escaped_string_end(buffer, key_end + 3, end)
+        if close < 0:
+            return -1
+        if field >= 0:
+            spans[field, 0], spans[field, 1] = key_end + 3 - start, close - key_end - 3
+        at = close + 1
+    return at + 1 if opening == _COMMA and at < end and buffer[at] == _CLOSE else -1
 
 
 @compiled
-def _int_at(buffer, at, end):  # type: ignore[no-untyped-def]
-    """The int at `at` and its end; the end is -1 if there is no int, or one that may not fit 32 bits."""
-    negative = at < end and buffer[at] == _MINUS
-    if negative:
-        at += 1
-    value, first = np.int64(0), at
-    while at < end and 0x30 <= buffer[at] <= 0x39 and at - first < _INT_DIGITS:
-        value = value * 10 + np.int64(buffer[at]) - 0x30
-        at += 1
-    if negative:
-        value = -value
-    if at == first or value < -(2**31) or value > 2**31 - 1:
-        return value, -1
-    return value, at
+def _json_text(buffer, start, at, end, field, numbers, spans):  # type: ignore[no-untyped-def]
+    """Read a language, remark or serialize type; returns the position of its end, or -1 if it is not plain."""
+    close = _string_end(buffer, at + 1, end) if buffer[at] == _QUOTE else -1
+    if close < 0:
+        return -1
+    if field == LANGUAGE:
+        numbers[LANGUAGE] = _name_at(buffer, at + 1, close - at - 1, _LANGUAGE_NAMES, _LANGUAGE_BOUNDS)
+        if numbers[LANGUAGE] < 0:
+            return -1
+    elif field == _REMARK_FIELD:
+        spans[_REMARK, 0], spans[_REMARK, 1] = at + 1 - start, close - at - 1
+    return close + 1
 
 
 @compiled
@@ -170,41 +190,24 @@ def _json_header(buffer, start, at, end, numbers, spans):  # type: ignore[no-unt
 
 
 @compiled
-def _json_text(buffer, start, at, end, field, numbers, spans):  # type: ignore[no-untyped-def]
-    """Read a language, remark or serialize type; returns the position of its end, or -1 if it is not plain."""
-    close = _string_end(buffer, at + 1, end) if buffer[at] == _QUOTE else -1
-    if close < 0:
-        return -1
-    if field == LANGUAGE:
-        numbers[LANGUAGE] = _name_at(buffer, at + 1, close - at - 1, _LANGUAGE_NAMES, _LANGUAGE_BOUNDS)
-        if numbers[LANGUAGE] < 0:
-            return -1
-    elif field == _REMARK_FIELD:
-        spans[_REMARK, 0], spans[_REMARK, 1] = at + 1 - start, close - at - 1
-    return close + 1
-
-
-@compiled
-def _json_map(buffer, start, at, end, spans):  # type: ignore[no-untyped-def]
-    """Read the ext fields; returns the position of their end, or -1 if they are not plain."""
-    if buffer[at] == _OPEN and at + 1 < end and buffer[at + 1] == _CLOSE:
-        return at + 2
-    opening = _OPEN
-    while at < end - 1 and buffer[at] == opening:
-        opening = _COMMA
-        key_end = _string_end(buffer, at + 2, end) if buffer[at + 1] == _QUOTE else -1
-        if key_end < 0 or key_end + 2 >= end or buffer[key_end + 1] != _COLON or buffer[key_end + 2] != _QUOTE:
-            return -1
-        if buffer[at + 2] == _AT_TYPE:
-            return -1
-        field = _name_at(buffer, at + 2, key_end - at - 2, _PULL_NAMES, _PULL_BOUNDS)
-        close = _string_end(buffer, key_end + 3, end) if field >= 0 else _escaped_string_end(buffer, key_end + 3, end)
-        if close < 0:
-            return -1
+def _rocketmq_map(buffer, start, at, end, spans):  # type: ignore[no-untyped-def]
+    """Read the ext fields in [at, end); returns whether all lengths are right."""
+    while at < end:
+        if at + 2 > end:
+            return False
+        key_length = np.int64(buffer[at]) << 8 | np.int64(buffer[at + 1])
+        key = at + 2
+        if key_length > 0x7FFF or key + key_length + 4 > end:
+            return False
+        length = np.int64(int32_at(buffer, key + key_length))
+        value = key + key_length + 4
+        if length < 0 or value + length > end:
+            return False
+        field = _name_at(buffer, key, key_length, _PULL_NAMES, _PULL_BOUNDS)
         if field >= 0:
-            spans[field, 0], spans[field, 1] = key_end + 3 - start, close - key_end - 3
-        at = close + 1
-    return at + 1 if opening == _COMMA and at < end and buffer[at] == _CLOSE else -1
+            spans[field, 0], spans[field, 1] = value - start, length
+        at = value + length
+    return True
 
 
 @compiled
@@ -231,21 +234,18 @@ def _rocketmq_header(buffer, start, at, end, numbers, spans):  # type: ignore[no
 
 
 @compiled
-def _rocketmq_map(buffer, start, at, end, spans):  # type: ignore[no-untyped-def]
-    """Read the ext fields in [at, end); returns whether all lengths are right."""
-    while at < end:
-        if at + 2 > end:
-            return False
-        key_length = np.int64(buffer[at]) << 8 | np.int64(buffer[at + 1])
-        key = at + 2
-        if key_length > 0x7FFF or key + key_length + 4 > end:
-            return False
-        length = np.int64(int32_at(buffer, key + key_length))
-        value = key + key_length + 4
-        if length < 0 or value + length > end:
-            return False
-        field = _name_at(buffer, key, key_length, _PULL_NAMES, _PULL_BOUNDS)
-        if field >= 0:
-            spans[field, 0], spans[field, 1] = value - start, length
-        at = value + length
-    return True
+def read_headers(buffer, starts, lengths, numbers, spans, bodies, plain):  # type: ignore[no-untyped-def]
+    """Read the header of each frame: numbers by header field, spans (start in the frame, length) by pull field and remark, bodies."""
+    for row in range(len(starts)):
+        start, frame_end = starts[row], starts[row] + lengths[row]
+        if lengths[row] < 8:
+            continue
+        word = np.int64(int32_at(buffer, start + 4)) & 0xFFFFFFFF
+        kind, end = word >> 24, start + 8 + (word & 0xFFFFFF)
+        if end > frame_end or kind > 1:
+            continue
+        bodies[row, 0], bodies[row, 1] = end, frame_end - end
+        if kind == 0:
+            plain[row] = _json_header(buffer, start, start + 8, end, numbers[row], spans[row])
+        else:
+            plain[row] = _rocketmq_header(buffer, start, start + 8, end, numbers[row], spans[row])

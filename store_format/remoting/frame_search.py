@@ -42,17 +42,6 @@ def find_frame(buffer: Bytes, start: int) -> tuple[int, bool]:
 
 
 @compiled
-def _next_candidate(buffer, at):  # type: ignore[no-untyped-def]
-    """The first position from `at` on at which a frame may begin, and whether all bytes of its header are there."""
-    while at < len(buffer):
-        judged = _judge(buffer, at)
-        if judged != _NO:
-            return at, judged == _MAYBE
-        at += 1
-    return at, False
-
-
-@compiled
 def _judge(buffer, at):  # type: ignore[no-untyped-def]
     left = len(buffer) - at
     if left < _HEADER_AT + 1:
@@ -78,3 +67,14 @@ def _judge(buffer, at):  # type: ignore[no-untyped-def]
         return _UNKNOWN
     last = buffer[at + _HEADER_AT + header - 1]
     return _NO if kind == 0 and last != _CLOSE and last > _BLANK else _MAYBE
+
+
+@compiled
+def _next_candidate(buffer, at):  # type: ignore[no-untyped-def]
+    """The first position from `at` on at which a frame may begin, and whether all bytes of its header are there."""
+    while at < len(buffer):
+        judged = _judge(buffer, at)
+        if judged != _NO:
+            return at, judged == _MAYBE
+        at += 1
+    return at, False

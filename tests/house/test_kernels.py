@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import subprocess
 import sys
 import zlib
@@ -14,6 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import store_format
+import udfs
 from store_format.record import carryless
 from store_format.record.crc32 import crc32_of_ranges
 from tests.truth.places import PROJECT, TESTS
@@ -72,3 +76,45 @@ def test_no_instruction_is_used_that_numba_was_not_told_of(told: dict[str, str],
         [sys.executable, "-W", "ignore", "-c", script], env=environment, capture_output=True, text=True, check=True, timeout=300
     )
     assert int(run.stdout) == zlib.crc32(bytes(range(200)))
+
+
+CONSTANT = "import numpy as np\nLIMIT = {0}\nTABLE = np.array([{0}])\n"
+CALLED = "from store_format.compiled import {1}\n@{1}\ndef called(x):\n    return x + {0}\n"
+CALLER = """import constant, called as other
+from called import called
+from constant import LIMIT, TABLE
+from store_format.compiled import compiled
+@compiled
+def kernel(x):
+    return called(x), other.called(x), LIMIT, constant.LIMIT, TABLE[0]
+print(kernel(100), kernel.stats.cache_hits)
+"""
+
+
+@pytest.mark.parametrize("decorator", ["compiled", "bare", "inner"])
+def test_a_kernel_is_compiled_again_if_what_it_uses_of_another_module_changes(decorator: str, tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text(CALLER)
+    environment = os.environ | {"PYTHONPATH": f"{PROJECT}{os.pathsep}{tmp_path}", "PYTHONDONTWRITEBYTECODE": "1"}
+    told = []
+    for value in (1, 1, 2, 2):
+        (tmp_path / "constant.py").write_text(CONSTANT.format(value))
+        (tmp_path / "called.py").write_text(CALLED.format(value, decorator))
+        run = subprocess.run(
+            [sys.executable, "-c", "import kernel"], env=environment, capture_output=True, text=True, check=True, timeout=300
+        )
+        told.append(run.stdout.strip())
+    one, two = ((f"({100 + value}, {100 + value}, {value}, {value}, {value})") for value in (1, 2))
+    assert told == [f"{one} Counter()", f"{one} Counter({{(int64,): 1}})", f"{two} Counter()", f"{two} Counter({{(int64,): 1}})"]
+
+
+def test_kernels_use_only_kernels_above_them() -> None:
+    """What is below a kernel is not there when its use of other modules is noted."""
+    for package in (store_format, udfs):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(found.name)
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(("store_format.", "udfs."))]
+    kernels = [one for module in modules for one in vars(module).values() if getattr(one, "py_func", None)]
+    used = [(one.py_func, one.py_func.__globals__.get(name)) for one in kernels for name in one.py_func.__code__.co_names]
+    inside = [(one, other.py_func) for one, other in used if getattr(getattr(other, "py_func", None), "__module__", "") == one.__module__]
+    below = [(one, other) for one, other in inside if other.__code__.co_firstlineno > one.__code__.co_firstlineno]
+    assert (below, len(inside) > 100) == ([], True)

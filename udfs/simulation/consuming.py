@@ -57,25 +57,6 @@ def _try(w, row, offset):  # type: ignore[no-untyped-def]
 
 
 @inner
-def start_work(w, client, now):  # type: ignore[no-untyped-def]
-    """Pass waiting batches to the client's free threads."""
-    row = w.clients[client]
-    while row[at.BUSY] < row[at.THREADS] and row[at.FIFO_HEAD] != NONE:
-        place = row[at.FIFO_HEAD]
-        row[at.FIFO_HEAD] = w.ring[place, at.NEXT_IN_FIFO]
-        if row[at.FIFO_HEAD] == NONE:
-            row[at.FIFO_TAIL] = NONE
-        slot = place // w.cfg[at.RING]
-        w.slots[slot, at.QUEUED] -= 1
-        if w.slots[slot, at.DROPPED]:
-            continue
-        if w.cfg[at.ORDERLY]:
-            next_turn(w, slot, now)
-        else:
-            begin_batch(w, slot, place, now)
-
-
-@inner
 def begin_batch(w, slot, place, now):  # type: ignore[no-untyped-def]
     """Pass a batch to the listener. The result is drawn now and applied when the batch ends."""
     row, client = w.slots[slot], w.clients[w.slots[slot, at.CLIENT]]
@@ -97,6 +78,25 @@ def begin_batch(w, slot, place, now):  # type: ignore[no-untyped-def]
     push(w.heap, w.counters, now + taken, key_of(WORK_END, place))
 
 
+@inner
+def start_work(w, client, now):  # type: ignore[no-untyped-def]
+    """Pass waiting batches to the client's free threads."""
+    row = w.clients[client]
+    while row[at.BUSY] < row[at.THREADS] and row[at.FIFO_HEAD] != NONE:
+        place = row[at.FIFO_HEAD]
+        row[at.FIFO_HEAD] = w.ring[place, at.NEXT_IN_FIFO]
+        if row[at.FIFO_HEAD] == NONE:
+            row[at.FIFO_TAIL] = NONE
+        slot = place // w.cfg[at.RING]
+        w.slots[slot, at.QUEUED] -= 1
+        if w.slots[slot, at.DROPPED]:
+            continue
+        if w.cfg[at.ORDERLY]:
+            next_turn(w, slot, now)
+        else:
+            begin_batch(w, slot, place, now)
+
+
 @bare
 def tell(w, slot, place, count, result, now):  # type: ignore[no-untyped-def]
     """Write the rows of `consumed` for a batch."""
@@ -108,18 +108,11 @@ def tell(w, slot, place, count, result, now):  # type: ignore[no-untyped-def]
 
 
 @inner
-def send_back(w, queue, offset, now):  # type: ignore[no-untyped-def]
-    """Send one message back to the broker, which stores it in the queue of its delay level or as a dead letter."""
-    first_queue, first_offset, tries = origin(w, queue, offset)
-    level = w.level_of_try[min(tries, len(w.level_of_try) - 1)]
-    stored = now - w.cfg[at.NETWORK]
-    if level == NONE:
-        write_dead(w, first_queue, first_offset, tries + 1, stored)
-        return
-    stream = message_stream(w.cfg[at.SEED], first_queue, first_offset)
-    into = w.queues[first_queue, at.RETRY_BASE] + np.int64(draw(stream, tries, RETRY_QUEUE) % np.uint64(w.cfg[at.RETRY_NUMS]))
-    keep_for_level(w, level, stored, first_queue, first_offset, tries + 1, into)
-    w.counters[at.SENT_BACK] += 1
+def expect_look(w, level):  # type: ignore[no-untyped-def]
+    """Push the event of the delivery run that delivers the first message of a delay level (counted from 0)."""
+    stored = w.pending[w.levels[level, at.LEVEL_FIRST], at.PENDING_STORED]
+    look = look_after(0, stored // MS + w.delays[level]) * MS
+    push(w.heap, w.counters, look, key_of(DELIVER, level))
 
 
 @inner
@@ -145,11 +138,18 @@ def keep_for_level(w, level, stored, queue, offset, tries, into):  # type: ignor
 
 
 @inner
-def expect_look(w, level):  # type: ignore[no-untyped-def]
-    """Push the event of the delivery run that delivers the first message of a delay level (counted from 0)."""
-    stored = w.pending[w.levels[level, at.LEVEL_FIRST], at.PENDING_STORED]
-    look = look_after(0, stored // MS + w.delays[level]) * MS
-    push(w.heap, w.counters, look, key_of(DELIVER, level))
+def send_back(w, queue, offset, now):  # type: ignore[no-untyped-def]
+    """Send one message back to the broker, which stores it in the queue of its delay level or as a dead letter."""
+    first_queue, first_offset, tries = origin(w, queue, offset)
+    level = w.level_of_try[min(tries, len(w.level_of_try) - 1)]
+    stored = now - w.cfg[at.NETWORK]
+    if level == NONE:
+        write_dead(w, first_queue, first_offset, tries + 1, stored)
+        return
+    stream = message_stream(w.cfg[at.SEED], first_queue, first_offset)
+    into = w.queues[first_queue, at.RETRY_BASE] + np.int64(draw(stream, tries, RETRY_QUEUE) % np.uint64(w.cfg[at.RETRY_NUMS]))
+    keep_for_level(w, level, stored, first_queue, first_offset, tries + 1, into)
+    w.counters[at.SENT_BACK] += 1
 
 
 @inner

@@ -33,15 +33,6 @@ def _entry(w, slot, ahead):  # type: ignore[no-untyped-def]
 
 
 @inner
-def start_consumer(w, slot):  # type: ignore[no-untyped-def]
-    """Start a consumer of the queue, which waits for a thread, unless one exists (the result of putMessage)."""
-    row = w.slots[slot]
-    if not row[at.AT_WORK] and row[at.HEAD] < row[at.TAIL]:
-        row[at.AT_WORK] = 1
-        wait_for_thread(w, slot)
-
-
-@inner
 def wait_for_thread(w, slot):  # type: ignore[no-untyped-def]
     """Append the consumer to the client's line for a thread: submitConsumeRequest."""
     w.slots[slot, at.BEGAN] = NONE
@@ -49,24 +40,12 @@ def wait_for_thread(w, slot):  # type: ignore[no-untyped-def]
 
 
 @inner
-def next_turn(w, slot, now):  # type: ignore[no-untyped-def]
-    """Let a consumer with a thread take its next batch, or release the thread."""
-    row, cfg = w.slots[slot], w.cfg
-    if row[at.DROPPED]:
-        return
-    if not row[at.LOCKED] or now // MS - row[at.LOCKED_AT] // MS > REBALANCE_LOCK_MAX_LIVE_TIME:
-        expect(w, slot, LOCK_ONE, now + (LOCK_AFTER_START if row[at.BEGAN] == NONE else LOCK_AFTER_LOSS) * MS)
-        return
-    if row[at.BEGAN] != NONE and now // MS - row[at.BEGAN] // MS > MAX_TIME_CONSUME_CONTINUOUSLY:
-        expect(w, slot, CONSUME, now + CONTINUE_AFTER * MS)
-        return
-    if row[at.BEGAN] == NONE:
-        row[at.BEGAN] = now
-    row[at.TAKEN] = min(cfg[at.CONSUME_BATCH], row[at.TAIL] - row[at.HEAD])
-    if row[at.TAKEN] == 0:
-        row[at.AT_WORK] = 0
-        return
-    _begin(w, slot, now)
+def start_consumer(w, slot):  # type: ignore[no-untyped-def]
+    """Start a consumer of the queue, which waits for a thread, unless one exists (the result of putMessage)."""
+    row = w.slots[slot]
+    if not row[at.AT_WORK] and row[at.HEAD] < row[at.TAIL]:
+        row[at.AT_WORK] = 1
+        wait_for_thread(w, slot)
 
 
 @inner
@@ -91,6 +70,27 @@ def _begin(w, slot, now):  # type: ignore[no-untyped-def]
     client[at.WORKED] += taken
     row[at.WORKING] += 1
     push(w.heap, w.counters, now + taken, key_of(WORK_END, slot * w.cfg[at.RING]))
+
+
+@inner
+def next_turn(w, slot, now):  # type: ignore[no-untyped-def]
+    """Let a consumer with a thread take its next batch, or release the thread."""
+    row, cfg = w.slots[slot], w.cfg
+    if row[at.DROPPED]:
+        return
+    if not row[at.LOCKED] or now // MS - row[at.LOCKED_AT] // MS > REBALANCE_LOCK_MAX_LIVE_TIME:
+        expect(w, slot, LOCK_ONE, now + (LOCK_AFTER_START if row[at.BEGAN] == NONE else LOCK_AFTER_LOSS) * MS)
+        return
+    if row[at.BEGAN] != NONE and now // MS - row[at.BEGAN] // MS > MAX_TIME_CONSUME_CONTINUOUSLY:
+        expect(w, slot, CONSUME, now + CONTINUE_AFTER * MS)
+        return
+    if row[at.BEGAN] == NONE:
+        row[at.BEGAN] = now
+    row[at.TAKEN] = min(cfg[at.CONSUME_BATCH], row[at.TAIL] - row[at.HEAD])
+    if row[at.TAKEN] == 0:
+        row[at.AT_WORK] = 0
+        return
+    _begin(w, slot, now)
 
 
 @inner

@@ -41,6 +41,17 @@ def _lacks_retries(w):  # type: ignore[no-untyped-def]
 
 
 @inner
+def _wake(w):  # type: ignore[no-untyped-def]
+    """Recalculate when the pulls of the retry topic are answered."""
+    for slot in range(w.slots.shape[0]):
+        row = w.slots[slot]
+        if row[at.IN_USE] and row[at.QUEUE] >= w.cfg[at.QUEUES] and row[at.ANSWERED_AT] != NONE and not row[at.DROPPED]:
+            as_of = answered_as_of(w, row[at.QUEUE], row[at.NEXT_OFFSET], row[at.ASKED_AT])
+            if as_of < row[at.AS_OF]:
+                expect_answer(w, slot)
+
+
+@inner
 def _deliver(w, level, now):  # type: ignore[no-untyped-def]
     """Run the delivery of a delay level: move due messages to the retry topic, and wake the pulls that wait for them."""
     line, arrived = w.levels[level], False
@@ -65,17 +76,6 @@ def _deliver(w, level, now):  # type: ignore[no-untyped-def]
         expect_look(w, level)
     if arrived:
         _wake(w)
-
-
-@inner
-def _wake(w):  # type: ignore[no-untyped-def]
-    """Recalculate when the pulls of the retry topic are answered."""
-    for slot in range(w.slots.shape[0]):
-        row = w.slots[slot]
-        if row[at.IN_USE] and row[at.QUEUE] >= w.cfg[at.QUEUES] and row[at.ANSWERED_AT] != NONE and not row[at.DROPPED]:
-            as_of = answered_as_of(w, row[at.QUEUE], row[at.NEXT_OFFSET], row[at.ASKED_AT])
-            if as_of < row[at.AS_OF]:
-                expect_answer(w, slot)
 
 
 @inner

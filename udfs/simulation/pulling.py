@@ -84,6 +84,15 @@ def expect(w, slot, kind, time):  # type: ignore[no-untyped-def]
     push(w.heap, w.counters, time, key_of(kind, slot))
 
 
+@inner
+def expect_answer(w, slot):  # type: ignore[no-untyped-def]
+    """Calculate when the pull in progress is answered, as far as known now; a redelivered message may wake it earlier."""
+    row = w.slots[slot]
+    row[at.AS_OF] = answered_as_of(w, row[at.QUEUE], row[at.NEXT_OFFSET], row[at.ASKED_AT])
+    row[at.ANSWERED_AT] = row[at.AS_OF] + w.cfg[at.NETWORK]
+    expect(w, slot, ANSWER, row[at.ANSWERED_AT])
+
+
 @bare
 def pull(w, slot, now):  # type: ignore[no-untyped-def]
     """Pull a queue, or test again later if the client may not pull now."""
@@ -106,15 +115,6 @@ def pull(w, slot, now):  # type: ignore[no-untyped-def]
         w.queues[row[at.QUEUE], at.COMMITTED] = row[at.REACHED]
     row[at.ASKED_AT] = now + cfg[at.NETWORK]
     expect_answer(w, slot)
-
-
-@inner
-def expect_answer(w, slot):  # type: ignore[no-untyped-def]
-    """Calculate when the pull in progress is answered, as far as known now; a redelivered message may wake it earlier."""
-    row = w.slots[slot]
-    row[at.AS_OF] = answered_as_of(w, row[at.QUEUE], row[at.NEXT_OFFSET], row[at.ASKED_AT])
-    row[at.ANSWERED_AT] = row[at.AS_OF] + w.cfg[at.NETWORK]
-    expect(w, slot, ANSWER, row[at.ANSWERED_AT])
 
 
 @inner
