@@ -73,8 +73,8 @@ def broker_config(settings: BrokerSettings, broker: str) -> PullBrokerConfig:
     """
     config = pull_broker_config(settings)
     if config.reject_pull_consumer_enable:
-        hint = "the lake does not know which captured clients pull of their own accord"
-        raise SettingsError("captured pulls", "rejectPullConsumerEnable", "false", "true", hint)
+        hint = "the lake does not know which clients pull of their own accord"
+        raise SettingsError("the checks of pulls", "rejectPullConsumerEnable", "false", "true", hint)
     return replace(config, broker_name=broker)
 
 

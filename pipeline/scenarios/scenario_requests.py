@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from store_format.remoting.errors import FrameError
-from store_format.remoting.headers import RequestCode, java_number
+from store_format.remoting.headers import RequestCode, java_boolean, java_number
 from store_format.remoting.heartbeat import ConsumerData, HeartbeatData, decode_heartbeat
 from store_format.store.lookup import NULL_POINTER, ThrownError
 from store_format.store.lookup_by_time import Boundary, offset_by_time
@@ -182,6 +182,9 @@ def _query_consumer_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: 
     committed = broker.offsets.query_offset(ext.get("consumerGroup"), topic, queue_id)
     if committed >= 0:
         return answer(ResponseCode.SUCCESS, ext={"offset": committed})
+    sets_zero = ext.get("setZeroIfNotFound")
+    if broker.settings.rules.headers_have_more_fields and sets_zero is not None and not java_boolean(sets_zero):
+        return answer(ResponseCode.QUERY_NOT_FOUND, "Not found, do not set to zero, maybe this group boot first", {})
     queue, settings = broker.store.queue(topic, queue_id), broker.settings.scan()
 
     def is_in_disk() -> bool:
@@ -235,8 +238,9 @@ def _search_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: str | No
     if timestamp is None:
         raise ThrownError(NULL_POINTER)
     lookup, log = queue.lookup(), broker.store.commit_log()
+    boundary = Boundary.UPPER if str(ext.get("boundaryType")).upper() == Boundary.UPPER.value else Boundary.LOWER
     by_boundary = broker.settings.by_boundary
-    offset = offset_by_time(lookup, timestamp, log, Boundary.LOWER) if by_boundary else lookup.offset_by_time(timestamp, log)
+    offset = offset_by_time(lookup, timestamp, log, boundary) if by_boundary else lookup.offset_by_time(timestamp, log)
     return answer(ResponseCode.SUCCESS, ext={"offset": offset})
 
 
@@ -310,7 +314,7 @@ def _forbid(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> 
     if topic is None:
         return answer(ResponseCode.SUCCESS, "", body=_json({"group": group, "readable": True}))
     if readable is not None:
-        broker.groups.update_forbidden(group, topic, readable=str(readable).lower() == "true")
+        broker.groups.update_forbidden(group, topic, readable=java_boolean(readable))
     told = {"group": group, "readable": not broker.groups.is_forbidden(group, topic), "topic": topic}
     return answer(ResponseCode.SUCCESS, "", body=_json(told))
 

@@ -33,7 +33,7 @@ class Run:
         given = ext_of(ext)
         call = PullCall(
             header=PullMessageRequestHeader.decode(given),
-            has_bad_number=PullMessageRequestHeader.has_bad_number(given),
+            has_bad_number=PullMessageRequestHeader.has_bad_number(given, of_5=self.broker.settings.rules.headers_have_more_fields),
             client=client,
             sent_at=self.broker.now,
             oneway=oneway,

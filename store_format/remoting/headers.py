@@ -63,11 +63,17 @@ def java_number(text: str | None, bits: int) -> int | None:
     return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
 
 
+def java_boolean(text: str) -> bool:
+    """The value that Boolean.parseBoolean reads from `text`."""
+    return text.lower() == "true"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Header:
     """A header class with fields of the broker's names; None is the broker's null."""
 
     NUMBERS: ClassVar[Mapping[str, int]] = {}
+    NUMBERS_OF_5: ClassVar[Mapping[str, int]] = {}  # of further fields of 5.x
     NULLABLE: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
@@ -80,10 +86,10 @@ class _Header:
         return cls(**values)
 
     @classmethod
-    def has_bad_number(cls, ext_fields: Mapping[str, str | None] | None) -> bool:
-        """Whether a field of a number is there, but is no number of its type."""
-        given = ext_fields or {}
-        return any(given.get(name) is not None and java_number(given[name], bits) is None for name, bits in cls.NUMBERS.items())
+    def has_bad_number(cls, ext_fields: Mapping[str, str | None] | None, *, of_5: bool) -> bool:
+        """Whether a field of a number is there, but is no number of its type; `of_5` tells whether the fields of 5.x count."""
+        given, numbers = ext_fields or {}, {**cls.NUMBERS, **(cls.NUMBERS_OF_5 if of_5 else {})}
+        return any(given.get(name) is not None and java_number(given[name], bits) is None for name, bits in numbers.items())
 
     def missing(self) -> tuple[str, ...]:
         """The names of fields that are marked CFNotNull and null: absent in the command, or no number of the field's type."""
@@ -108,6 +114,7 @@ class PullMessageRequestHeader(_Header):
         "suspendTimeoutMillis": 64,
         "subVersion": 64,
     }
+    NUMBERS_OF_5: ClassVar[Mapping[str, int]] = {"maxMsgBytes": 32, "requestSource": 32}
     NULLABLE: ClassVar[frozenset[str]] = frozenset({"subscription", "expressionType"})
 
     consumerGroup: str | None

@@ -376,6 +376,19 @@ BROKER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
                 ),
             ),
         ),
+        "headers_have_more_fields": Rule(
+            term="setZeroIfNotFound, maxMsgBytes, requestSource",
+            variants=(
+                Variant(_V3, False, "requests have no such fields", "QueryConsumerOffsetRequestHeader, PullMessageRequestHeader"),
+                Variant(
+                    _V5,
+                    True,
+                    "with setZeroIfNotFound=false a group without an offset gets QUERY_NOT_FOUND, whatever the queue has; a pull with "
+                    "maxMsgBytes or requestSource that is no number gets SYSTEM_ERROR",
+                    "ConsumerManageProcessor.queryConsumerOffset, PullMessageRequestHeader.decode",
+                ),
+            ),
+        ),
         "groups_may_be_forbidden": Rule(
             term="forbiddenTable",
             variants=(
@@ -482,6 +495,7 @@ class BrokerRules:
     has_timer: bool
     retry_topics_may_be_long: bool
     groups_need_valid_names: bool
+    headers_have_more_fields: bool
     groups_may_be_forbidden: bool
     masters_take_messages_back: bool
     heartbeats_of_known_groups_only: bool

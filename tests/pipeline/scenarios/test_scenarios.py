@@ -283,6 +283,30 @@ def test_5_5_0_forbids_a_group_to_pull_a_topic() -> None:
     assert [one["code"] for one in results_of("4.9.3", [forbid, *steps[:1], *pulls_of()])] == [3, 0, 19, 19, 3]
 
 
+# asked of 4.9.8 and 5.5.0
+@pytest.mark.parametrize(
+    ("code", "field", "codes"),
+    [
+        (14, {"setZeroIfNotFound": "false"}, (0, 22)),
+        (14, {"setZeroIfNotFound": "x"}, (0, 22)),
+        (14, {"setZeroIfNotFound": "TRUE"}, (0, 0)),
+        (11, {"maxMsgBytes": "x"}, (0, 1)),
+        (11, {"requestSource": "x"}, (0, 1)),
+        (11, {"maxMsgBytes": 1}, (0, 0)),
+    ],
+)
+def test_5_5_0_reads_fields_that_4_9_does_not_know(code: int, field: dict[str, Any], codes: tuple[int, int]) -> None:
+    asked = {"op": "request", "code": code, "ext": ASKED | {"consumerGroup": "new", "sysFlag": 4, "subVersion": 1} | field}
+    assert tuple(results_of(version, [sending({}), asked])[1]["code"] for version in ("4.9.8", "5.5.0")) == codes
+
+
+# asked of 5.5.0
+@pytest.mark.parametrize(("boundary", "offset"), [("UPPER", 2), ("upper", 2), ("LOWER", 3), ("x", 3)])
+def test_a_search_of_5_5_0_is_for_a_boundary(boundary: str, offset: int) -> None:
+    search = {"op": "request", "code": 29, "ext": {"topic": "T", "queueId": 0, "timestamp": 9_999_999_999_999, "boundaryType": boundary}}
+    assert results_of("5.5.0", [*[sending({})] * 3, search])[3]["ext"]["offset"] == str(offset)
+
+
 # asked of 5.5.0
 def test_an_answer_of_5_5_0_has_the_groups_flag() -> None:
     steps = [{"op": "group", "group": "G", "config": {"groupSysFlag": 3}}, PULL]
