@@ -46,7 +46,7 @@ RECORD_MIDDLE: Final = np.dtype(
         ("reconsumeTimes", ">i4"),
         ("preparedTransactionOffset", ">i8"),
         ("bodyLength", ">i4"),
-    ]  # body, topicLength (i1), topic, propertiesLength (i2), properties follow
+    ]  # body, topicLength (i1, in V2 records i2), topic, propertiesLength (i2), properties follow
 )
 assert RECORD_MIDDLE.itemsize == 16
 

@@ -16,6 +16,7 @@ from store_format.index.index_file import INDEX_FILE_SHUTDOWN
 from store_format.log.put_message import PUT_MESSAGE
 from store_format.queue.consume_queue import CORRECT_MIN_OFFSET
 from store_format.queue.entry_properties import DECODE_PROPERTIES
+from store_format.record.message_version import MESSAGE_VERSION
 from store_format.store.checkpoint import STORE_CHECKPOINT
 from store_format.store.lookup_by_time import LOOK_UPS
 from store_format.store.multi_dispatch import MULTI_DISPATCH
@@ -33,6 +34,7 @@ FILTER_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
 QUEUE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType({MIN_BY_SEARCH: CORRECT_MIN_OFFSET})
 FILE_RULES: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
     {
+        "message_versions": MESSAGE_VERSION,
         "recovers_by_queues": RECOVER,
         "checkpoint_has_offsets": STORE_CHECKPOINT,
         "indexes_tags": BUILD_INDEX,

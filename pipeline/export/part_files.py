@@ -26,6 +26,7 @@ from pipeline.rows.log_batches import walks
 from pipeline.schema import tables as t
 from pipeline.schema.arrow_types import arrow_of
 from pipeline.settings.settings import BrokerSettings
+from store_format.broker_version import BrokerVersion
 from store_format.config import config_files as cf
 from store_format.config.fastjson_writer import TO_JSON
 from store_format.errors import StoreError
@@ -61,28 +62,32 @@ def write_index(broker: OpenedBroker, folder: StoreFolder, plan: LogPlan, sizes:
         index_num=sizes.get("maxIndexNum") or DEFAULT_INDEX_SIZES.index_num,
     )
     # one task: each entry needs the last entry before it in its slot
-    built = broker.lake.spark.range(0, 1, 1, 1).mapInArrow(partial(_build_index, folder, plan, index_sizes, with_tags), _INDEX_DDL).head()
+    built = (
+        broker.lake.spark.range(0, 1, 1, 1)
+        .mapInArrow(partial(_build_index, folder, plan, index_sizes, with_tags, settings.version), _INDEX_DDL)
+        .head()
+    )
     return (0, 0) if built is None else (built["files"], built["indexMsgTimestamp"])
 
 
 def _build_index(
-    folder: StoreFolder, plan: LogPlan, sizes: IndexSizes, with_tags: bool, batches: Iterator[pa.RecordBatch]
+    folder: StoreFolder, plan: LogPlan, sizes: IndexSizes, with_tags: bool, version: BrokerVersion, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         files = WrittenFiles(folder.root)
         index = WrittenIndex(files, sizes, with_tags=with_tags)
         for offset in plan.files:
-            _index_file(files, index, offset, plan)
+            _index_file(files, index, offset, plan, version)
         index.settle()
         row = {"files": len(index.files), "indexMsgTimestamp": index.index_msg_timestamp}
         yield pa.RecordBatch.from_pylist([row], schema=_INDEX_ARROW)
 
 
-def _index_file(files: WrittenFiles, index: WrittenIndex, offset: int, plan: LogPlan) -> None:
+def _index_file(files: WrittenFiles, index: WrittenIndex, offset: int, plan: LogPlan, version: BrokerVersion) -> None:
     path = (COMMIT_LOG, offset_to_file_name(offset))
     content = files.content(path)
     end = min(plan.end - offset, plan.file_size)
-    for part in walks(content, end):
+    for part in walks(content, end, version=version):
         requests = read_requests(content, part.positions, None)
         if len(requests) < len(part.positions):
             bad = int(part.positions[len(requests)])

@@ -147,7 +147,7 @@ class FollowBatches(BatchWork):
 
     def _record_steps(self, writer: LakeWriter, row: dict[str, Any], growth: Growth, facts: Row) -> list[Callable[[], None]]:
         segments = computed_once(growth.segments())
-        files = LogTail(self.store, row["mappedFileSizeCommitLog"]).files()
+        files = LogTail(self.store, row["mappedFileSizeCommitLog"], self.timer.settings.version).files()
         added = {
             t.COMMIT_LOG: growth.commit_log(),
             t.COMMIT_LOG_SEGMENT: growth.commit_log_segments(),
@@ -171,7 +171,7 @@ class FollowBatches(BatchWork):
         ]
 
     def _broker_step(self, writer: LakeWriter, row: dict[str, Any], growth: Growth, facts: Row, *, with_timer: bool) -> Callable[[], None]:
-        files = LogTail(self.store, row["mappedFileSizeCommitLog"]).files()
+        files = LogTail(self.store, row["mappedFileSizeCommitLog"], self.timer.settings.version).files()
         least = files[0].from_offset if files else row["minPhyOffset"]
         end = facts["end"] if facts["count"] else row["maxPhyOffset"]
         grown = growth.broker_row(row, least, end, facts["newest"], with_timer=with_timer)

@@ -15,7 +15,7 @@ from pipeline.lake.last_row import last_row
 from pipeline.lake.opened_broker import OpenedBroker
 from pipeline.lake.session import register_source
 from pipeline.schema import tables as t
-from pipeline.settings.settings import BrokerSettings
+from pipeline.settings.settings import RULES_VERSION, BrokerSettings
 from pipeline.store.store_settings import store_settings
 from pipeline.stream.batch_work import old_objects_kept
 from pipeline.stream.stream_job import until_ended
@@ -87,6 +87,7 @@ def _started(
         "mark": json.dumps(mark),
         "maxBytesPerTrigger": str(BYTES_MAX),
         "delays": json.dumps(delays or ()),
+        RULES_VERSION: settings.version.value,
         "multiDispatch": str(bool(settings.value("enableLmq") and settings.value("enableMultiDispatch"))).lower(),
     }
     register_source(lake.spark, FollowedLog)

@@ -2,7 +2,7 @@
 
 Options: `path` is the store; `brokerName`; `mappedFileSizeCommitLog`; `startingOffset` is the offset in the log to start from; `minOffset`
 is the log's first offset; `mark` is the record before the start (JSON); `maxBytesPerTrigger`; `delays` are those of the delay levels in ms
-(JSON); `multiDispatch`.
+(JSON); `multiDispatch`; `rulesVersion` is the version of the broker whose records count.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.table import Column, Table
 from pipeline.schema.tables import COMMIT_LOG
 from store_format.big_endian import Bytes, Positions
+from store_format.broker_version import BrokerVersion
 from store_format.layout import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 from store_format.log.dispatch_request import DispatchRequests, read_requests
 from store_format.record.record_columns import representable
@@ -68,7 +69,7 @@ class FollowedLog(DataSource):
         options = self.options
         mark = json.loads(options.get("mark", "null"))
         return FollowReader(
-            log=LogTail(StoreFiles(options["path"]), int(options["mappedFileSizeCommitLog"])),
+            log=LogTail(StoreFiles(options["path"]), int(options["mappedFileSizeCommitLog"]), BrokerVersion(options["rulesVersion"])),
             broker=options["brokerName"],
             start=int(options["startingOffset"]),
             least=int(options["minOffset"]),
@@ -172,7 +173,7 @@ class FollowReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, PiecePartition)
         piece = partition.piece
         content = self.log.store.stretch(piece.start, piece.end, piece.file.length, "commitlog", piece.file.name)
-        for part in walks(content, piece.end, piece.start):
+        for part in walks(content, piece.end, piece.start, version=self.log.version):
             if len(part.positions):
                 yield from self._rows(piece.file.from_offset, content, part.positions)
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from pipeline.files.store_files import StoreFiles
 from store_format.big_endian import Bytes, Positions
+from store_format.broker_version import BrokerVersion
 from store_format.files.files import Entry
 from store_format.files.mapped_files import MappedFile, is_mapped_file_name
 from store_format.log.commit_log import WalkEnd, first_bad_body, walk
@@ -105,10 +106,11 @@ class FollowOffset:
 
 @dataclass(frozen=True, slots=True)
 class LogTail:
-    """The commit log of a running broker's store; `file_size` is the length of its files, bytes."""
+    """The commit log of a running broker's store; `file_size` is the length of its files, bytes, `version` that of the broker."""
 
     store: StoreFiles
     file_size: int
+    version: BrokerVersion
 
     def files(self) -> list[MappedFile]:
         """The log's files in order, without a file that is still too short because the broker is creating it."""
@@ -190,7 +192,7 @@ class LogTail:
             at = max(start - file.from_offset, 0)
             ended: WalkEnd | None = None
             while ended is None:
-                part = walk(content, at, file.length, _RECORDS_A_WALK)
+                part = walk(content, at, file.length, _RECORDS_A_WALK, self.version)
                 at, ended = part.end, part.ended
                 yield file, content, part.positions, part.end, ended in {None, WalkEnd.BLANK} or _begins(content, at)
             if ended is not WalkEnd.BLANK:

@@ -20,7 +20,8 @@ from store_format.java.hash_maps import hash_map_order
 from store_format.log import put_message as pm
 from store_format.log.append import host_bytes
 from store_format.made import made_tables as made
-from store_format.record.message import BYTE_MAX, Host
+from store_format.record.message import Host
+from store_format.record.message_version import BYTE_MAX
 
 _KINDS = {
     "UNIQ_KEY": made.UNIQ_KEY,

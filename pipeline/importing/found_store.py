@@ -25,6 +25,7 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.tasks.work import Tasks, Work, of_items
 from store_format.big_endian import Bytes
+from store_format.broker_version import BrokerVersion
 from store_format.files.files import Entry, FilePath
 from store_format.files.mapped_files import MappedFile, is_aligned, is_mapped_file_name
 from store_format.layout import CQ_STORE_UNIT_SIZE
@@ -70,7 +71,7 @@ def find_store(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSet
     for topic, queue_id in queues:
         odd += _odd_files(store, (CONSUME_QUEUE, topic, str(queue_id)), sizes.consume_queue)
     visible = store.changed({}, frozenset(odd))
-    log, surveys = _log(tasks, visible)
+    log, surveys = _log(tasks, visible, settings.version)
     rows = _queue_rows(tasks, visible, broker, topics).once()
     return FoundStore(
         loaded=LoadedStore(
@@ -117,10 +118,10 @@ def _mapped(store: StoreFiles, *folder: str) -> tuple[MappedFile, ...]:
     )
 
 
-def _log(tasks: Tasks, store: StoreFiles) -> tuple[RecoveredLog, tuple[FileSurvey, ...]]:
+def _log(tasks: Tasks, store: StoreFiles, version: BrokerVersion) -> tuple[RecoveredLog, tuple[FileSurvey, ...]]:
     """The commit log up to the end of its last record, and the survey of each file. A broker creates later files in advance."""
     files = _mapped(store, COMMIT_LOG)
-    surveys = survey_log(tasks, store, files, check_crc=None)
+    surveys = survey_log(tasks, store, files, check_crc=None, version=version)
     last = max((found.index for found in surveys if found.walked), default=-1)
     wrote = [file.length if index < last else surveys[index].walked for index, file in enumerate(files)]
     return RecoveredLog(files=tuple(replace(file, wrote=end) for file, end in zip(files, wrote, strict=True)), ended=None), tuple(surveys)

@@ -45,6 +45,7 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.tasks.task_rows import TaskRows, rows_as_they_are
 from pipeline.tasks.work import Batches, DriverTasks, NoSessionError, SparkTasks, Tasks, Work, items_of, of_items, threads
+from store_format.broker_version import BrokerVersion
 from store_format.errors import StoreError, without_credentials
 from store_format.files.mapped_files import MappedFile
 from store_format.index.index_file import IndexSizes
@@ -164,7 +165,7 @@ def _rows_of_files_and_queues(tasks: Tasks, loaded: LoadedStore, files: Work, br
     return (  # the driver's threads take the work in this order: the longest first
         packed_rows(tasks, loaded, broker),
         _rows_of_entries(tasks, loaded, broker),
-        *(_rows_of_log(work, loaded.store, stretches, broker) for work in tasks.at_once(stretches)),
+        *(_rows_of_log(work, loaded.store, stretches, broker, loaded.version) for work in tasks.at_once(stretches)),
         rows_as_they_are(t.QUEUE, queue_rows(loaded.queues)),
         rows_as_they_are(t.STORE_FILE, files),
         file_ranges(files, loaded.store, broker, max(len(stretches), _tasks_of_queues(tasks, loaded))),
@@ -293,10 +294,10 @@ def _tasks_of_queues(tasks: Tasks, loaded: LoadedStore) -> int:
     return max(min(tasks.parallelism, busy), 1)
 
 
-def _rows_of_log(work: Work, store: StoreFiles, stretches: Sequence[Stretch], broker: str) -> TaskRows:
+def _rows_of_log(work: Work, store: StoreFiles, stretches: Sequence[Stretch], broker: str, version: BrokerVersion) -> TaskRows:
     def read(items: Batches, wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
         for stretch in items_of(items, stretches):
-            yield from read_stretch(store, broker, stretch, wanted)
+            yield from read_stretch(store, broker, stretch, wanted, version)
 
     return TaskRows(work=work, tables=LOG_TABLES, read=read)
 

@@ -22,7 +22,7 @@ from pipeline.settings.quantities import counted
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store import load_files as lf
 from pipeline.store.loaded_extension import has_extension
-from pipeline.store.refused_parts import refuse_parts, refuse_v2_record
+from pipeline.store.refused_parts import refuse_parts
 from pipeline.store.store_settings import ext_size
 from pipeline.tasks.work import Tasks, Work
 from store_format.broker_version import BrokerVersion
@@ -123,7 +123,7 @@ def load_store(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSet
     files = () if by_queues and lf.ends_empty(store, COMMIT_LOG) else lf.load_log(store, sizes)
     if not files or any(entry.name == ABORT_FILE for entry in store.folder()):
         return _started(tasks, store, broker, settings, sizes)
-    surveys = _surveyed(tasks, store, files, check_crc=bool(settings.value("checkCRCOnRecover")))
+    surveys = survey_log(tasks, store, files, check_crc=bool(settings.value("checkCRCOnRecover")), version=settings.version)
     walks = [FileWalk(name=files[one.index].name, end=one.end, ended=WalkEnd(one.ended)) for one in surveys]
     log = recover_normally(files, walks[-len(files_to_walk(files)) :])
     queues, totals = _load_queues(tasks, store, broker, settings, sizes, log)
@@ -131,7 +131,7 @@ def load_store(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSet
     notes = _notes(store, files, log, totals.cut_entries)
     if totals.deleted_files or (by_queues and (notes or not _ends_with_queues(store, log, totals.recovered_physic_offset, settings))):
         return _started(tasks, store, broker, settings, sizes)
-    if reput_from < log.max_offset and undispatched_records(tasks, store, log.files, reput_from):
+    if reput_from < log.max_offset and undispatched_records(tasks, store, log.files, reput_from, settings.version):
         return _started(tasks, store, broker, settings, sizes)
     kept = {file.name for file in log.files}
     return LoadedStore(
@@ -160,7 +160,8 @@ def _ends_with_queues(store: StoreFiles, log: RecoveredLog, reached: int, settin
     """
     if reached != log.max_offset or (settings.value("messageIndexEnable") and settings.value("messageIndexSafe")):
         return False
-    seam = Seam(physic_offset=reached, timestamp=0, index_timestamp=None, most_files=settings.value("commitLogRecoverMaxNum"))
+    most_files = settings.value("commitLogRecoverMaxNum")
+    seam = Seam(physic_offset=reached, timestamp=0, index_timestamp=None, most_files=most_files, version=settings.version)
     heads = [store.part(0, min(_HEAD_BYTES, file.length), COMMIT_LOG, file.name) for file in log.files[-2:]]
     return any(seam.matches(head, check_crc=bool(settings.value("checkCRCOnRecover"))) for head in heads)
 
@@ -181,7 +182,7 @@ def _started(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSetti
         store=started.store,
         sizes=sizes,
         log=log,
-        surveys=tuple(_surveyed(tasks, started.store, log.files, check_crc=None)),
+        surveys=tuple(survey_log(tasks, started.store, log.files, check_crc=None, version=settings.version)),
         queues=tasks.of_rows(arrow_table(LOADED_QUEUE, rows)),
         queue_count=len(started.queues),
         entry_count=sum(queue.max_offset - queue.files[0].from_offset // CQ_STORE_UNIT_SIZE for queue in started.queues if queue.files),
@@ -189,15 +190,6 @@ def _started(tasks: Tasks, store: StoreFiles, broker: str, settings: BrokerSetti
         lost=started.lost,
         version=settings.version,
     )
-
-
-def _surveyed(tasks: Tasks, store: StoreFiles, files: Sequence[MappedFile], *, check_crc: bool | None) -> list[FileSurvey]:
-    """The surveys of the log's files; raises UnsupportedStoreError for a record of version 2."""
-    surveys = survey_log(tasks, store, files, check_crc=check_crc)
-    for found in surveys:
-        if found.has_v2:
-            refuse_v2_record(store, (COMMIT_LOG, files[found.index].name), found.walked)
-    return surveys
 
 
 def _load_queues(

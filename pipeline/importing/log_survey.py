@@ -18,10 +18,10 @@ from pipeline.schema.arrow_types import arrow_of
 from pipeline.store import load_files as lf
 from pipeline.tasks.work import Batches, Tasks, items_of, threads
 from store_format.big_endian import Bytes
+from store_format.broker_version import BrokerVersion
 from store_format.files.mapped_files import MappedFile
 from store_format.log.commit_log import WalkEnd
 from store_format.record import record_columns as rc
-from store_format.store.parts_of_5 import is_v2_record
 from store_format.store.recovery import FileWalk, files_to_walk
 from store_format.store_paths import COMMIT_LOG
 
@@ -40,7 +40,6 @@ class FileSurvey:
         max_store_timestamp: greatest storeTimestamp of the rows, ms.
         names_folders: whether every topic in the rows can name the folder of a partition.
         has_null_partition: whether a topic in the rows would name a partition that is read as NULL.
-        has_v2: whether a record of version 2 follows the last record.
     """
 
     index: int
@@ -52,7 +51,6 @@ class FileSurvey:
     max_store_timestamp: int | None
     names_folders: bool
     has_null_partition: bool
-    has_v2: bool
 
 
 # bytes of a file that a task reads: enough to outweigh the start of the task, few enough that a large file keeps all cores busy
@@ -68,7 +66,9 @@ _DDL = ", ".join(f"{field.name} {_TYPES[str(field.type)]}" for field in fields(F
 _ARROW = arrow_of(_DDL)
 
 
-def survey_log(tasks: Tasks, store: StoreFiles, files: Sequence[MappedFile], *, check_crc: bool | None) -> list[FileSurvey]:
+def survey_log(
+    tasks: Tasks, store: StoreFiles, files: Sequence[MappedFile], *, check_crc: bool | None, version: BrokerVersion
+) -> list[FileSurvey]:
     """The surveys of all files of a log in their order, by a task for each file.
 
     Args:
@@ -76,6 +76,7 @@ def survey_log(tasks: Tasks, store: StoreFiles, files: Sequence[MappedFile], *, 
         store: the store's files.
         files: the log's files.
         check_crc: whether the walk checks the CRC of bodies; None: no walk, each file ends with its bytes in use.
+        version: version of the broker whose records count.
     """
     first_recovered = len(files) - len(files_to_walk(files)) if check_crc is not None else len(files)
 
@@ -84,8 +85,8 @@ def survey_log(tasks: Tasks, store: StoreFiles, files: Sequence[MappedFile], *, 
             content = store.content(COMMIT_LOG, files[index].name)
             walk = FileWalk(name=files[index].name, end=files[index].wrote, ended=WalkEnd.LIMIT)
             if index >= first_recovered:
-                walk = lf.walk_log_file(content, files[index], check_crc=bool(check_crc))
-            found = survey_file(index, walk, files[index], content)
+                walk = lf.walk_log_file(content, files[index], check_crc=bool(check_crc), version=version)
+            found = survey_file(index, walk, files[index], content, version)
             yield pa.RecordBatch.from_pylist([asdict(found)], schema=_ARROW)
 
     parts = tasks.at_once(range(len(files)))
@@ -94,13 +95,13 @@ def survey_log(tasks: Tasks, store: StoreFiles, files: Sequence[MappedFile], *, 
         return sorted((FileSurvey(**row) for row in rows), key=lambda found: found.index)
 
 
-def survey_file(index: int, walk: FileWalk, file: MappedFile, content: Bytes) -> FileSurvey:
-    """The survey of the file with an index, up to the end of the broker's `walk` over it."""
+def survey_file(index: int, walk: FileWalk, file: MappedFile, content: Bytes, version: BrokerVersion) -> FileSurvey:
+    """The survey of the file with an index, up to the end of the `walk` over it by a version of the broker."""
     walked, messages = 0, 0
     cuts: list[int] = []
     newest: list[int] = []
     topics: set[str] = set()
-    for part in walks(content, walk.end):
+    for part in walks(content, walk.end, version=version):
         if walked >= (len(cuts) + 1) * PIECE_BYTES:
             cuts.append(walked)
         walked = part.end
@@ -120,5 +121,4 @@ def survey_file(index: int, walk: FileWalk, file: MappedFile, content: Bytes) ->
         max_store_timestamp=max(newest, default=None),
         names_folders=all(map(can_name_a_folder, topics)),
         has_null_partition=NULL_PARTITION in topics,
-        has_v2=is_v2_record(content[walked:]),
     )

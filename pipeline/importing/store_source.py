@@ -25,8 +25,10 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.store.load_files import FileSizes, LogBounds, ends_empty, file_sizes, load_log, queue_ids, recover_log, recover_queue, topics
 from pipeline.store.loaded_extension import LoadedExtension, has_extension, recover_extension
 from pipeline.store.store_settings import ext_size
+from pipeline.store.told_rules import told_rules
 from pipeline.tasks.work import Tasks, Work, of_items
 from store_format import store_paths
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.files.mapped_files import MappedFile, truncate_dirty_files
 from store_format.store_paths import COMMIT_LOG as COMMIT_LOG_FOLDER
 
@@ -65,7 +67,9 @@ class StoreDataSource(DataSource):
         sizes = file_sizes(store, explicit)
         if has_extension(store):
             sizes = replace(sizes, extension=ext_size(store, BrokerSettings({})))
-        return StoreReader(self._table(), store, options.get("brokerName", ""), sizes)
+        told = told_rules(store.root)
+        version = DEFAULT_VERSION if told is None else told.version
+        return StoreReader(self._table(), store, options.get("brokerName", ""), sizes, version=version)
 
 
 @dataclass
@@ -93,8 +97,16 @@ class QueueFilePartition(InputPartition):
 class StoreReader(DataSourceReader):
     """Plans and reads one table of a store."""
 
-    def __init__(self, table: Table, store: StoreFiles, broker: str, sizes: FileSizes, log: LogBounds | None = None) -> None:
-        self.table, self.store, self.broker, self.sizes, self.log = table, store, broker, sizes, log
+    def __init__(
+        self,
+        table: Table,
+        store: StoreFiles,
+        broker: str,
+        sizes: FileSizes,
+        log: LogBounds | None = None,
+        version: BrokerVersion = DEFAULT_VERSION,
+    ) -> None:
+        self.table, self.store, self.broker, self.sizes, self.log, self.version = table, store, broker, sizes, log, version
 
     def partitions(self) -> list[InputPartition]:
         """The partitions: mapped files or parts of them, or groups of topics for the table of queues."""
@@ -113,7 +125,7 @@ class StoreReader(DataSourceReader):
     def _log_files(self) -> tuple[MappedFile, ...]:
         files = load_log(self.store, self.sizes)
         if self.log is None:
-            return recover_log(self.store, files, check_crc=True).files
+            return recover_log(self.store, files, check_crc=True, version=self.version).files
         return truncate_dirty_files(files, self.log.max_offset)
 
     def _queue_file_partitions(self, log_files: tuple[MappedFile, ...]) -> list[InputPartition]:
@@ -136,9 +148,11 @@ class StoreReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The Arrow batches of one partition."""
         if isinstance(partition, LogFilePartition):
-            yield from (batch for _, batch in read_stretch(self.store, self.broker, partition.stretch, frozenset({self.table.name})))
+            yield from (
+                batch for _, batch in read_stretch(self.store, self.broker, partition.stretch, frozenset({self.table.name}), self.version)
+            )
         elif isinstance(partition, QueueFilePartition):
-            for segments in QueueReader(self.store, self.broker, partition.log).segments(partition.file):
+            for segments in QueueReader(self.store, self.broker, partition.log, self.version).segments(partition.file):
                 yield from unpack_segments(segments)
         elif isinstance(partition, TopicsPartition):
             for topic in partition.topics:
@@ -181,12 +195,14 @@ class StoreReader(DataSourceReader):
         return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(LOADED_QUEUE))
 
 
-def read_stretch(store: StoreFiles, broker: str, stretch: Stretch, wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+def read_stretch(
+    store: StoreFiles, broker: str, stretch: Stretch, wanted: frozenset[str], version: BrokerVersion
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows that the wanted tables of LOG_TABLES have for a stretch of the log, each batch with its table's name."""
     file = stretch.file
     end = file.length if stretch.end == file.wrote else stretch.end
     content = store.stretch(stretch.start, end, file.length, COMMIT_LOG_FOLDER, file.name)
-    return stretch_batches(broker, stretch, content, wanted)
+    return stretch_batches(broker, stretch, content, wanted, version)
 
 
 def ext_file_row(file: MappedFile) -> dict[str, object]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE
 from store_format.big_endian import Bytes, Positions
+from store_format.broker_version import BrokerVersion
 from store_format.files.files import FilePath
 from store_format.files.mapped_files import MappedFile
 from store_format.files.used_stretches import used_stretches
@@ -33,10 +34,13 @@ _IPV4 = np.dtype([("address", ">u4"), ("port", ">i4")])
 _PLACE = np.dtype([("storeSize", np.int32), ("queueId", np.int32), ("queueOffset", np.int64)])
 
 
-def walks(content: Bytes, limit: int, at: int = 0) -> Iterator[Walk]:
-    """The walks over the records in `content[at:limit]`, each small enough for one Arrow batch; the last walk has the reason of its end."""
+def walks(content: Bytes, limit: int, at: int = 0, *, version: BrokerVersion) -> Iterator[Walk]:
+    """The walks over the records in `content[at:limit]`, each small enough for one Arrow batch; the last walk has the reason of its end.
+
+    The records are those that a version of the broker knows.
+    """
     while True:
-        part = walk(content, at, limit, BATCH_RECORDS)
+        part = walk(content, at, limit, BATCH_RECORDS, version)
         if not len(part.positions):
             yield part
             return
@@ -60,7 +64,9 @@ class Stretch:
     end: int
 
 
-def stretch_batches(broker: str, stretch: Stretch, content: Bytes, wanted: frozenset[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+def stretch_batches(
+    broker: str, stretch: Stretch, content: Bytes, wanted: frozenset[str], version: BrokerVersion
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of the log's tables for a stretch, each batch with its table's name; the stretch is walked once.
 
     Rows of commit_log are in the order of topic, queueId and queueOffset. store_file_range gets the bytes that are not zero and in no row
@@ -71,10 +77,11 @@ def stretch_batches(broker: str, stretch: Stretch, content: Bytes, wanted: froze
         stretch: the stretch.
         content: bytes of the stretch's file.
         wanted: names of the tables that get rows.
+        version: version of the broker whose records count.
     """
     file, at = stretch.file, stretch.start
     kept: list[Positions] = []
-    for part in walks(content, stretch.end, stretch.start):
+    for part in walks(content, stretch.end, stretch.start, version=version):
         at = part.end
         if not len(part.positions):
             continue

@@ -24,7 +24,7 @@ Longs = NDArray[np.int64]
 # offset of a log file -> writable bytes of that file, and the offset in the log of their first byte
 OpenFile = Callable[[int], tuple[Bytes, int]]
 
-_MAX_TOPIC, _MAX_PROPERTIES = 127, 32767
+_MAX_TEXT = 32767  # bytes; of a topic, in a V2 record
 _PHYSIC_OFFSET = 28  # position of physicOffset in a record
 assert RECORD_PREFIX.fields["physicOffset"][1] == _PHYSIC_OFFSET  # type: ignore[index]
 # the columns of commit_log from which a record is made, and the columns with which the record is compared
@@ -126,8 +126,8 @@ def _check(rows: pa.RecordBatch, messages: MessageColumns, offsets: Longs, file_
         "storeSize that goes with the row": messages.record_sizes() != sizes,
         "hosts as sysFlag says": ((messages.born_host.lengths == IPV6_HOST) != (messages.sys_flag & BORNHOST_V6_FLAG != 0))
         | ((messages.store_host.lengths == IPV6_HOST) != (messages.sys_flag & STOREHOSTADDRESS_V6_FLAG != 0)),
-        "a topic of 1 to 127 bytes": (messages.topic.lengths < 1) | (messages.topic.lengths > _MAX_TOPIC),
-        "32767 bytes of properties at most": messages.properties.lengths > _MAX_PROPERTIES,
+        f"a topic of 1 to {_MAX_TEXT} bytes": (messages.topic.lengths < 1) | (messages.topic.lengths > _MAX_TEXT),
+        f"{_MAX_TEXT} bytes of properties at most": messages.properties.lengths > _MAX_TEXT,
         f"a record inside one file of {file_size} bytes": (offsets < 0) | (offsets % file_size + sizes > file_size),
     }
     for expected, is_bad in faults.items():

@@ -146,7 +146,7 @@ class QueueReader:
     def look_up(self, units: Units) -> EntriesInLog:
         """The bytes of the entries in the commit log."""
         offsets, sizes = units["physicOffset"].astype(np.int64), units["size"].astype(np.int32)
-        return look_up(self.log.files, self.log.walked, self.log_content, offsets, sizes)
+        return look_up(self.log.files, self.log.walked, self.log_content, offsets, sizes, self.version)
 
     def segments(self, queue_file: QueueFile) -> Iterator[pa.RecordBatch]:
         """The file's entries, SEGMENT_ENTRIES a row; each row also has the later entries that a scan from its last entry can reach."""
@@ -189,7 +189,7 @@ class QueueReader:
             yield self._odd_entry(unit, file.from_offset + position, raw.tobytes())
 
     def _odd_entry(self, unit: np.void, start_offset: int, raw: bytes) -> dict[str, object]:
-        message = decode(raw, uncompress_body=False)
+        message = decode(raw, uncompress_body=False, version=self.version)
         return {
             "brokerName": self.broker,
             "physicOffset": int(unit["physicOffset"]),

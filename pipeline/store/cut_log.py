@@ -6,9 +6,13 @@ from dataclasses import dataclass
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.settings.quantities import counted
+from store_format.broker_version import BrokerVersion
 from store_format.log.commit_log import WALK_BATCH, WalkEnd, walk
 from store_format.record.message import HEAD_BYTES, begins_message
 from store_format.store_paths import COMMIT_LOG
+
+# a broker 4.9 cuts the log at a V2 record; this version knows the messages of all
+_KNOWS_ALL = BrokerVersion.V5_5_0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ def cut_off(files: StoreFiles, end: int) -> CutOff | None:
         content = files.content(COMMIT_LOG, name)
         at, ended = max(end - start, 0), None
         while ended is None:
-            part = walk(content, at, len(content), WALK_BATCH)
+            part = walk(content, at, len(content), WALK_BATCH, _KNOWS_ALL)
             messages += len(part.positions)
             at, ended = part.end, part.ended
         is_all = is_all and ended is not WalkEnd.BAD_RECORD

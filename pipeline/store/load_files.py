@@ -145,15 +145,18 @@ def _load(store: StoreFiles, entries: Sequence[Entry], size: int, *folder: str) 
     return files
 
 
-def walk_log_file(content: Bytes, file: MappedFile, *, check_crc: bool) -> FileWalk:
-    """The walk over one file of the commit log, which has the bytes `content`, as recovery does it."""
-    end, ended = walk_checked(content, file.length, check_crc=check_crc)
+def walk_log_file(content: Bytes, file: MappedFile, *, check_crc: bool, version: BrokerVersion = DEFAULT_VERSION) -> FileWalk:
+    """The walk over one file of the commit log, which has the bytes `content`, as recovery by a version of the broker does it."""
+    end, ended = walk_checked(content, file.length, check_crc=check_crc, version=version)
     return FileWalk(name=file.name, end=end, ended=ended)
 
 
-def recover_log(store: StoreFiles, files: tuple[MappedFile, ...], *, check_crc: bool) -> RecoveredLog:
-    """The commit log after a clean shutdown and load."""
-    walks = [walk_log_file(store.content(COMMIT_LOG, file.name), file, check_crc=check_crc) for file in files_to_walk(files)]
+def recover_log(
+    store: StoreFiles, files: tuple[MappedFile, ...], *, check_crc: bool, version: BrokerVersion = DEFAULT_VERSION
+) -> RecoveredLog:
+    """The commit log after a clean shutdown and load by a version of the broker."""
+    contents = ((file, store.content(COMMIT_LOG, file.name)) for file in files_to_walk(files))
+    walks = [walk_log_file(content, file, check_crc=check_crc, version=version) for file, content in contents]
     return recover_normally(files, walks)
 
 

@@ -20,7 +20,7 @@ from pipeline.settings.settings import BrokerSettings
 from pipeline.store.load_files import FileSizes, load_log, load_queue, queue_ids, topics
 from pipeline.store.lookup_requests import LookupRequest, open_requests
 from pipeline.store.message_store import store_over
-from pipeline.store.refused_parts import refuse_parts, refuse_v2_log_end
+from pipeline.store.refused_parts import refuse_parts
 from pipeline.store.store_settings import store_settings
 from store_format.errors import CorruptStoreError, NotAStoreError, StoreError
 from store_format.files.changed_files import ChangedFiles
@@ -85,7 +85,6 @@ def open_store(store: str, settings: BrokerSettings, mtimes_ms: Mapping[str, int
     loaded = store_over(files, store_settings(files, settings))
     if not loaded.load():
         _refuse(files, FileSizes(commit_log=loaded.settings.commit_log_size, consume_queue=loaded.settings.consume_queue_size))
-    refuse_v2_log_end(files, max_offset(loaded.log_files), loaded.settings.commit_log_size)
     if loaded.start() != "ok":
         raise CorruptStoreError(files.root, "a store that the broker starts on", "one on which its start never ends")
     return LookupStore(
@@ -160,7 +159,7 @@ def _query_message(store: LookupStore, request: LookupRequest) -> dict[str, Any]
         found = query_message(index, store.files.log, topic, key, max_num, begin, end, batch=batch)
     except ThrownError as thrown:
         return {"exception": thrown.java_class}
-    decoded = [decode(message.content.tobytes(), uncompress_body=False) for message in found.messages]
+    decoded = [decode(message.content.tobytes(), uncompress_body=False, version=store.store.settings.version) for message in found.messages]
     return {
         "indexLastUpdateTimestamp": found.index_last_update_timestamp,
         "indexLastUpdatePhyoffset": found.index_last_update_phyoffset,

@@ -17,7 +17,7 @@ from pipeline.settings.settings import BrokerSettings, load_catalogue
 from pipeline.store.cut_log import cut_off
 from pipeline.store.filter_bit_maps import bit_map_of, bloom_filter
 from pipeline.store.message_store import store_over
-from pipeline.store.refused_parts import refuse_parts, refuse_v2_log_end
+from pipeline.store.refused_parts import refuse_parts
 from pipeline.store.store_settings import store_settings
 from store_format.broker_version import DEFAULT_VERSION
 from store_format.errors import StoreError
@@ -106,7 +106,6 @@ def run_recover(store: str, *, settings: BrokerSettings) -> dict[str, Any]:
     told["afterLoad"] = _state(message_store) if told["load"] else None
     if not told["load"]:
         return told
-    refuse_v2_log_end(files, max_offset(message_store.log_files), message_store.settings.commit_log_size)
     told["start"] = message_store.start()
     told["redispatchedInStart"] = message_store.dispatcher.count
     told["redispatchedInStartFrom"] = message_store.dispatcher.first_offset

@@ -8,8 +8,7 @@ from store_format.config.config_files import decode_topic_configs, load
 from store_format.config.config_rows import members_of
 from store_format.errors import StoreError, UnsupportedStoreError
 from store_format.files.files import FilePath
-from store_format.store.parts_of_5 import PARTS, ROCKSDB_CONFIG, ROCKSDB_QUEUES, TIERED_STORAGE, Part, is_v2_record
-from store_format.store_paths import COMMIT_LOG
+from store_format.store.parts_of_5 import PARTS, ROCKSDB_CONFIG, ROCKSDB_QUEUES, TIERED_STORAGE, Part
 
 _ROCKSDB_STORE = "defaultRocksDB"
 _TOPICS = "topics.json"
@@ -41,31 +40,6 @@ def refuse_parts(files: StoreFiles, settings: BrokerSettings) -> None:
                 raise _refused(files.path_of(*path), part)
     for name, part in _parts_of_topics(files):
         raise _refused(f"{files.path_of('config', _TOPICS)}, topic {name}", part)
-
-
-def refuse_v2_record(files: StoreFiles, path: FilePath, position: int) -> None:
-    """Raise if the walk over a file of the log ended at a V2 record.
-
-    Raises:
-        UnsupportedStoreError: a V2 record begins at `position`.
-    """
-    length = next((entry.length for entry in files.folder(*path[:-1]) if entry.name == path[-1]), 0)
-    if is_v2_record(files.part(position, min(position + 8, length), *path)):
-        raise UnsupportedStoreError(
-            files.path_of(*path),
-            "records of version 1",
-            "one of version 2, which a broker 5.x writes for a topic of more than 127 bytes",
-            position=position,
-            hint="pullsim does not read them; --as-found imports what lies before it",
-        )
-
-
-def refuse_v2_log_end(files: StoreFiles, log_end: int, log_file_size: int) -> None:
-    """Raise as `refuse_v2_record` for the end of a log, whose files have `log_file_size` bytes."""
-    start = log_end // log_file_size * log_file_size
-    name = next((entry.name for entry in files.folder(COMMIT_LOG) if entry.name.isdecimal() and int(entry.name) == start), None)
-    if name is not None:
-        refuse_v2_record(files, (COMMIT_LOG, name), log_end - start)
 
 
 def _entries(files: StoreFiles, folder: FilePath) -> frozenset[str]:

@@ -107,7 +107,7 @@ _ALL: Final = (
     FindingCode(
         code="LOG_ODD_RECORD",
         severity=Severity.WRONG,
-        what="A record names another place in the log than its own, or has a negative length, or has no topic.",
+        what="A record names another place in the log than its own, or has a negative length, or has no topic that its version may have.",
         broker="The broker dispatches and delivers the record as it is.",
         do=_COPY,
     ),

@@ -135,7 +135,7 @@ class OtherFiles:
         other_key = np.zeros(len(offsets), np.bool_)
         for file, content, rows in self.log.stretches(np.where(inside, offsets, -1)):
             positions = offsets[rows] - file.from_offset
-            held = check_keys(content, file.wrote, positions, hashes[rows])
+            held = check_keys(content, file.wrote, positions, hashes[rows], self.log.version)
             no_message[rows] = held == Held.NO_RECORD
             other_key[rows] = held == Held.OTHER_CODE
             unsure = held == Held.UNSURE

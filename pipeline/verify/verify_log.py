@@ -19,6 +19,7 @@ from pipeline.settings.quantities import counted
 from pipeline.store.open_log import OpenLog
 from store_format import layout
 from store_format.big_endian import Bytes, Positions
+from store_format.broker_version import BrokerVersion
 from store_format.files.mapped_files import MappedFile
 from store_format.log.append import NO_BATCH, MessageColumns, encode
 from store_format.log.commit_log import WalkEnd, first_bad_body
@@ -91,11 +92,15 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFiles:
-    """The commit log in which entries are looked up: its files as they are, the last file up to the end of its records."""
+    """The commit log in which entries are looked up: its files as they are, the last file up to the end of its records.
+
+    `version` is that of the broker whose records count.
+    """
 
     store: StoreFiles
     files: tuple[MappedFile, ...]
     opened: OpenLog
+    version: BrokerVersion
 
     @property
     def start(self) -> int:
@@ -119,12 +124,12 @@ class LogFiles:
                 yield file, self.opened.content(file), part
 
 
-def verify_log_file(opened: OpenLog, file: MappedFile, *, is_last: bool) -> Checked:
+def verify_log_file(log: LogFiles, file: MappedFile, *, is_last: bool) -> Checked:
     """Walk the records of a file, write each record again from its columns, and compare the bytes."""
     found = Checked(f"{COMMIT_LOG}/{file.name}", COMMIT_LOG, file.length)
-    content = opened.content(file)
+    content = log.opened.content(file)
     end, ended = 0, None
-    for part in walks(content, file.length):
+    for part in walks(content, file.length, version=log.version):
         end, ended = part.end, part.ended
         if len(part.positions):
             _verify_records(found, file, content, part.positions, part.end)
@@ -147,7 +152,7 @@ def _verify_records(found: Checked, file: MappedFile, content: Bytes, positions:
     kept = rc.representable(content, positions, file.from_offset)
     if not kept.all():
         odd = positions[~kept]
-        text = f"byte {odd[0]}: {len(odd):,} records with a wrong physicOffset, a negative length or no topic"
+        text = f"byte {odd[0]}: {len(odd):,} records with a wrong physicOffset, a negative length, or no topic for their version"
         found.find("LOG_ODD_RECORD", text, messages=len(odd), physic_offset=file.from_offset + int(odd[0]))
     positions = positions[kept]
     if not len(positions):
@@ -231,7 +236,7 @@ def _verify_units(found: Checked, log: LogFiles, queue: Queue, units: Units, fir
     is_lmq, is_delayed = queue[0].startswith(layout.LMQ_PREFIX), queue[0].encode() == SCHEDULE_TOPIC
     for file, content, rows in log.stretches(np.where(to_find, offsets, -1)):
         positions = offsets[rows] - file.from_offset
-        held = check_units(content, file.wrote, positions, units[rows], rows + first, queue, is_lmq=is_lmq)
+        held = check_units(content, file.wrote, positions, units[rows], rows + first, queue, is_lmq=is_lmq, version=log.version)
         missing[rows] = held == Held.NO_RECORD
         other[rows] = held == Held.OTHER_MESSAGE
         other_code[rows] = held == Held.OTHER_CODE

@@ -28,6 +28,7 @@ from pipeline.store.store_settings import index_sizes
 from pipeline.tasks.work import Batches, Tasks, Work, of_items
 from pipeline.verify.verify_files import NOT_CHECKED, OtherFiles
 from pipeline.verify.verify_log import Checked, Finding, LogFiles, verify_log_file, verify_queue_file
+from store_format.broker_version import BrokerVersion
 from store_format.errors import CorruptStoreError
 from store_format.files.files import Entry, FilePath
 from store_format.files.mapped_files import MappedFile, is_mapped_file_name
@@ -103,7 +104,7 @@ class Plan:
                 yield from self._topic(topic, self.topics[task])
             return
         task -= len(self.topics)
-        yield verify_log_file(self.log.opened, self.log_files[task], is_last=task >= len(self.log.files) - 1)
+        yield verify_log_file(self.log, self.log_files[task], is_last=task >= len(self.log.files) - 1)
 
     def _topic(self, topic: str, share: Topics) -> Iterator[Checked]:
         store = self.log.store
@@ -153,8 +154,8 @@ def plan_of(store: StoreFiles, settings: BrokerSettings, topic_tasks: int) -> Pl
     sampled = store.changed({}, frozenset(odd_queues(store, lf.topics(store)[: lf.SAMPLED_TOPICS])))
     sizes = lf.file_sizes(sampled, {name: settings.explicit(name) for name in ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue")})
     log_files, odd = _mapped(store, (COMMIT_LOG,), sizes.commit_log)
-    filled, newest = _filled(store, log_files)
-    log = LogFiles(store=store, files=filled, opened=OpenLog(store))
+    filled, newest = _filled(store, log_files, settings.version)
+    log = LogFiles(store=store, files=filled, opened=OpenLog(store), version=settings.version)
     names = lf.topics(store)
     beside = [(path, entry) for path, entry in beside_mapped_files(store, has_log=True) if entry is not None]
     large = [(one,) for one in beside if one[0][0] == INDEX]
@@ -219,12 +220,12 @@ def _mapped(store: StoreFiles, folder: FilePath, size: int) -> tuple[tuple[Mappe
     return tuple(files), odd
 
 
-def _filled(store: StoreFiles, files: Sequence[MappedFile]) -> tuple[tuple[MappedFile, ...], int | None]:
+def _filled(store: StoreFiles, files: Sequence[MappedFile], version: BrokerVersion) -> tuple[tuple[MappedFile, ...], int | None]:
     """The files up to the last one with records, and its greatest storeTimestamp. The broker makes files in advance."""
     for last in range(len(files) - 1, -1, -1):
         content = store.content(COMMIT_LOG, files[last].name)
         end, newest = 0, None
-        for part in walks(content, files[last].length):
+        for part in walks(content, files[last].length, version=version):
             end = part.end
             if len(part.positions):
                 newest = max(int(rc.store_timestamps(content, rc.locate(content, part.positions)).max()), newest or 0)

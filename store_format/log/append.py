@@ -1,6 +1,7 @@
 """Appends many messages to the commit log at once: the offset in the log, the queue offset and the bytes of each.
 
 Broker source (4.9.3): CommitLog.DefaultAppendMessageCallback.doAppend (both), MappedFile.appendMessagesInner, calMsgLength.
+The version of a record (5.5.0: MessageVersion) follows from its topic.
 Rule: a message follows the last one if at least eight bytes of the file remain after it. Else a BLANK fills the file, and the message goes
 to the next file. The messages of a batch stay together in one file.
 Surprises: only eight bytes of a BLANK are written, but the whole rest of the file counts as used. A message larger than a file leaves a
@@ -21,6 +22,7 @@ from store_format.big_endian import Bytes, put_int32, put_int64
 from store_format.compiled import compiled
 from store_format.record.crc32 import crc32_of_ranges
 from store_format.record.message import Host, Message
+from store_format.record.message_version import BYTE_MAX
 from store_format.record.record_columns import Slices, copy_bytes
 
 Longs = NDArray[np.int64]
@@ -66,10 +68,11 @@ class MessageColumns:
         return len(self.queue)
 
     def record_sizes(self) -> Longs:
-        """CommitLog.calMsgLength of each message: the bytes of its record."""
+        """CommitLog.calMsgLength of each message: the bytes of its record, which is V2 if its topic has more than 127 bytes."""
         born = np.where(self.sys_flag & layout.BORNHOST_V6_FLAG, layout.IPV6_HOST, layout.IPV4_HOST)
         store = np.where(self.sys_flag & layout.STOREHOSTADDRESS_V6_FLAG, layout.IPV6_HOST, layout.IPV4_HOST)
-        return _FIXED + born + store + self.body.lengths + self.topic.lengths + self.properties.lengths
+        topic = self.topic.lengths + (self.topic.lengths > BYTE_MAX)
+        return _FIXED + born + store + self.body.lengths + topic + self.properties.lengths
 
 
 def body_crcs(buffer: Bytes, body: Slices) -> Longs:
@@ -219,7 +222,8 @@ def _encode(out, at, buffer, bodies, sizes, offsets, queue_offsets, numbers, sta
     for i in range(len(sizes)):
         to = at[i]
         put_int32(out, to, sizes[i])
-        put_int32(out, to + 4, np.int64(layout.MESSAGE_MAGIC_CODE))
+        is_v2 = lengths[3, i] > BYTE_MAX
+        put_int32(out, to + 4, np.int64(layout.MESSAGE_MAGIC_CODE_V2 if is_v2 else layout.MESSAGE_MAGIC_CODE))
         put_int32(out, to + 8, numbers[0, i])
         put_int32(out, to + 12, numbers[1, i])
         put_int32(out, to + 16, numbers[2, i])
@@ -234,7 +238,10 @@ def _encode(out, at, buffer, bodies, sizes, offsets, queue_offsets, numbers, sta
         put_int64(out, to + 4, numbers[7, i])
         put_int32(out, to + 12, lengths[2, i])
         to = put_bytes(out, to + 16, bodies, starts[2, i], lengths[2, i])
-        out[to] = np.uint8(lengths[3, i])
+        if is_v2:
+            out[to] = np.uint8(lengths[3, i] >> 8)
+            to += 1
+        out[to] = np.uint8(lengths[3, i] & 0xFF)
         to = put_bytes(out, to + 1, buffer, starts[3, i], lengths[3, i])
         out[to] = np.uint8(lengths[4, i] >> 8)
         out[to + 1] = np.uint8(lengths[4, i] & 0xFF)

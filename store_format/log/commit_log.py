@@ -1,6 +1,7 @@
 """Walks over the commit log: records one after the other, each whole in one file.
 
 Broker source (4.9.3): CommitLog.checkMessageAndReturnSize, calMsgLength, rollNextFile; DefaultAppendMessageCallback.
+Which magic codes begin a record differs between versions: MESSAGE_VERSION.
 Rule: a record goes into a file only if eight bytes are left after it; else a BLANK (size of the rest, magic code) ends the file.
 Surprise: the bytes after a BLANK are arbitrary, and the bytes after the last record of the last file need not be zeros.
 """
@@ -13,9 +14,11 @@ from enum import IntEnum
 import numpy as np
 
 from store_format.big_endian import Bytes, Positions, int32_at
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.compiled import compiled
-from store_format.layout import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE
+from store_format.layout import BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2
 from store_format.record.crc32 import crc32_of_ranges
+from store_format.record.message_version import MESSAGE_VERSION
 from store_format.record.record_length import body_length_position, record_length
 
 
@@ -30,7 +33,7 @@ class WalkEnd(IntEnum):
 
 
 @compiled
-def _walk(buffer, start, limit, positions):  # type: ignore[no-untyped-def]
+def _walk(buffer, start, limit, with_v2, positions):  # type: ignore[no-untyped-def]
     count = 0
     at = start
     while count < len(positions):
@@ -39,7 +42,7 @@ def _walk(buffer, start, limit, positions):  # type: ignore[no-untyped-def]
         magic = int32_at(buffer, at + 4)
         if magic == BLANK_MAGIC_CODE:
             return count, at, np.int64(1)
-        if magic != MESSAGE_MAGIC_CODE:
+        if magic != MESSAGE_MAGIC_CODE and not (with_v2 and magic == MESSAGE_MAGIC_CODE_V2):
             return count, at, np.int64(2)
         size = record_length(buffer, at, limit)
         if size < 0:
@@ -59,10 +62,10 @@ class Walk:
     ended: WalkEnd | None
 
 
-def walk(buffer: Bytes, start: int, limit: int, max_records: int) -> Walk:
-    """Find at most `max_records` records in `buffer[start:limit]` without decoding them."""
+def walk(buffer: Bytes, start: int, limit: int, max_records: int, version: BrokerVersion = DEFAULT_VERSION) -> Walk:
+    """Find at most `max_records` records in `buffer[start:limit]`, as a version of the broker knows them, without decoding them."""
     positions = np.empty(max_records, np.int64)
-    count, end, ended = _walk(buffer, start, limit, positions)
+    count, end, ended = _walk(buffer, start, limit, MESSAGE_VERSION.of(version).value, positions)
     return Walk(positions[:count], int(end), None if ended < 0 else WalkEnd(ended))
 
 
@@ -87,11 +90,11 @@ def first_bad_body(buffer: Bytes, positions: Positions) -> int:
 WALK_BATCH = 65_536
 
 
-def walk_checked(buffer: Bytes, limit: int, *, check_crc: bool) -> tuple[int, WalkEnd]:
+def walk_checked(buffer: Bytes, limit: int, *, check_crc: bool, version: BrokerVersion = DEFAULT_VERSION) -> tuple[int, WalkEnd]:
     """Walk a whole file as recovery does (CommitLog.checkMessageAndReturnSize): the position at which the walk ends, and why."""
     at = 0
     while True:
-        part = walk(buffer, at, limit, WALK_BATCH)
+        part = walk(buffer, at, limit, WALK_BATCH, version)
         if check_crc:
             bad = first_bad_body(buffer, part.positions)
             if bad < len(part.positions):

@@ -20,7 +20,8 @@ from enum import Enum
 from store_format import layout
 from store_format.broker_version import DEFAULT_VERSION, BrokerVersion, Rule, Variant
 from store_format.java.hash_maps import hash_map_order
-from store_format.record.message import BYTE_MAX, PROPERTY_SEPARATOR, Host, Message, body_crc32, encode_properties
+from store_format.record.message import PROPERTY_SEPARATOR, Host, Message, body_crc32, encode_properties
+from store_format.record.message_version import BYTE_MAX
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 PROPERTY_DELAY = "DELAY"

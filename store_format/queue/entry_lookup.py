@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store_format.big_endian import Bytes, int32_at, int64_at
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.compiled import compiled
 from store_format.files.mapped_files import MappedFile
-from store_format.layout import BORNHOST_V6_FLAG, MESSAGE_MAGIC_CODE
+from store_format.layout import BORNHOST_V6_FLAG
+from store_format.record.message_version import MESSAGE_VERSION, is_message
 from store_format.record.record_columns import is_representable
 from store_format.record.record_length import record_length
 
@@ -70,7 +72,7 @@ def files_of(file: NDArray[np.int64]) -> list[int]:
 
 
 @compiled
-def _inspect(content, from_offset, walked, offsets, positions, sizes, rows, stamps, is_record):  # type: ignore[no-untyped-def]
+def _inspect(content, from_offset, walked, with_v2, offsets, positions, sizes, rows, stamps, is_record):  # type: ignore[no-untyped-def]
     for row in rows:
         at = positions[row]
         size = np.int64(sizes[row])
@@ -81,7 +83,7 @@ def _inspect(content, from_offset, walked, offsets, positions, sizes, rows, stam
                 stamps[row] = stamp if stamp >= 0 else NO_TIMESTAMP
         if at >= walked or size < 91 or from_offset + at != offsets[row]:
             continue
-        if int32_at(content, at) == size and int32_at(content, at + 4) == MESSAGE_MAGIC_CODE:
+        if int32_at(content, at) == size and is_message(content, at, with_v2):
             is_record[row] = record_length(content, at, at + size) == size and is_representable(content, at, from_offset)
 
 
@@ -91,19 +93,21 @@ def look_up(
     read: Callable[[MappedFile], Bytes],
     physic_offsets: NDArray[np.int64],
     sizes: NDArray[np.int32],
+    version: BrokerVersion = DEFAULT_VERSION,
 ) -> EntriesInLog:
-    """Look each entry up in the files of the commit log.
+    """Look each entry up in the files of the commit log, whose records are those that a version of the broker knows.
 
     `walked` has the position in each file up to which a walk has found its records; `read` is called once for each file.
     """
-    count = len(physic_offsets)
+    count, with_v2 = len(physic_offsets), MESSAGE_VERSION.of(version).value
     file, positions = locate(files, physic_offsets, sizes)
     stamps = np.full(count, NO_TIMESTAMP, np.int64)
     is_record = np.zeros(count, np.bool_)
     for index in files_of(file):
         rows = np.flatnonzero(file == index)
         content = read(files[index])
-        _inspect(content, files[index].from_offset, walked[index], physic_offsets, positions, sizes, rows, stamps, is_record)
+        start = files[index].from_offset
+        _inspect(content, start, walked[index], with_v2, physic_offsets, positions, sizes, rows, stamps, is_record)
     if files:
         stamps[physic_offsets < files[0].from_offset] = NO_TIMESTAMP
     return EntriesInLog(stamps, file, positions, is_record)

@@ -22,6 +22,7 @@ from store_format.compiled import compiled
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2, SYS_FLAG_POSITION
 from store_format.queue.entry_lookup import files_of, locate
+from store_format.record.message_version import MAGIC_CODE_POSITION, topic_length
 from store_format.record.record_columns import copy_bytes
 from store_format.record.record_length import body_length_position
 
@@ -52,7 +53,6 @@ DECODE_PROPERTIES: Final = Rule(
     ),
 )
 
-_MAGIC_CODE_POSITION = 4
 _SYS_FLAG_END = SYS_FLAG_POSITION + 4
 
 Longs = NDArray[np.int64]
@@ -63,7 +63,7 @@ def _find_properties(content, start, size, by_magic):  # type: ignore[no-untyped
     """Start and length of the properties of the record at `start`; the length is 0 without any, negative if the decoder throws."""
     if size < _SYS_FLAG_END:
         return start, np.int64(INDEX_OUT_OF_BOUNDS)
-    magic = int32_at(content, start + _MAGIC_CODE_POSITION) if by_magic else np.int64(MESSAGE_MAGIC_CODE)
+    magic = int32_at(content, start + MAGIC_CODE_POSITION) if by_magic else np.int64(MESSAGE_MAGIC_CODE)
     if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
         return start, np.int64(ILLEGAL_POSITION)
     body_at = body_length_position(content, start) - start
@@ -76,8 +76,7 @@ def _find_properties(content, start, size, by_magic):  # type: ignore[no-untyped
         return start, np.int64(ILLEGAL_POSITION)
     if topic_at < 0 or topic_at + width > size:
         return start, np.int64(BUFFER_UNDERFLOW if by_magic else INDEX_OUT_OF_BOUNDS)
-    topic_length = np.int64(np.int8(content[start + topic_at])) if width == 1 else int16_at(content, start + topic_at)
-    length_at = topic_at + width + topic_length
+    length_at = topic_at + width + topic_length(content, start + topic_at, width)
     if length_at < 0 or length_at + 2 > size:
         return start, np.int64(INDEX_OUT_OF_BOUNDS)
     length = int16_at(content, start + length_at)

@@ -1,9 +1,10 @@
 """Decodes and encodes one record of the commit log as an object: the slow and simple form of the codec.
 
 Broker source (4.9.3): MessageDecoder.decode and string2messageProperties, CommitLog's MessageExtEncoder.
-Rule: like MessageDecoder, `decode` reads the lengths and does not check the magic code. It returns None if MessageDecoder returns null.
+Rule: like MessageDecoder, `decode` reads the lengths. It checks the magic code by the rules of 5.5.0 only (MESSAGE_VERSION). It returns
+None if MessageDecoder returns null.
 Surprise: decoding drops properties without a value. A port above 65535, or a compressed body that does not inflate, makes the whole message
-undecodable. A record of version 2 with a long topic, which 5.5.0 writes, can be encoded; `decode` reads it as 4.9.3 would.
+undecodable.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import zlib
 from dataclasses import dataclass
 from typing import Final
 
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.layout import BORNHOST_V6_FLAG, COMPRESSED_FLAG, MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2, STOREHOSTADDRESS_V6_FLAG
+from store_format.record.message_version import MESSAGE_VERSION
 
 NAME_VALUE_SEPARATOR = "\x01"
 PROPERTY_SEPARATOR = "\x02"
@@ -27,9 +30,12 @@ assert _PREFIX.size == 48
 _MIDDLE = struct.Struct(">iqi")
 assert _MIDDLE.size == 16
 
+# the length of the topic in a V1 record, and in a V2 record
+_TOPIC_LENGTH = struct.Struct(">b"), struct.Struct(">h")
+
+_MAGIC_CODES: Final = frozenset({MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2})
 _GROUPS = struct.Struct(">8H")
 
-BYTE_MAX: Final = 2**7 - 1
 MAX_PORT = 65535
 # half a surrogate pair written as UTF-8: Java's decoder replaces it with one U+FFFD, Python's with one for each byte
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -93,7 +99,7 @@ class Message:
 def begins_message(head: bytes) -> bool:
     """Whether `head`, HEAD_BYTES bytes of the log, begins a message: a length above 0 and the magic code of messages."""
     size, magic = _HEAD.unpack(head) if len(head) == HEAD_BYTES else (0, 0)
-    return size > 0 and magic in {MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2}
+    return size > 0 and magic in _MAGIC_CODES
 
 
 def body_crc32(body: bytes) -> int:
@@ -121,11 +127,6 @@ def encode_properties(properties: dict[str, str]) -> bytes:
     return PROPERTY_SEPARATOR.join(name + NAME_VALUE_SEPARATOR + value for name, value in properties.items()).encode()
 
 
-def _has_long_topic(message: Message) -> bool:
-    """Whether the record of a message needs two bytes for the length of its topic: MessageVersion.MESSAGE_VERSION_V2 (5.5.0)."""
-    return message.magic_code == MESSAGE_MAGIC_CODE_V2 and len(message.topic) > BYTE_MAX
-
-
 def encode(message: Message) -> bytes:
     """The bytes of the message's record; the size is computed, the CRC is `message.body_crc`."""
     parts = [
@@ -135,7 +136,7 @@ def encode(message: Message) -> bytes:
         message.store_host.address + struct.pack(">i", message.store_host.port),
         _MIDDLE.pack(message.reconsume_times, message.prepared_transaction_offset, len(message.body)),
         message.body,
-        struct.pack(">h" if _has_long_topic(message) else ">b", len(message.topic)),
+        _TOPIC_LENGTH[message.magic_code == MESSAGE_MAGIC_CODE_V2].pack(len(message.topic)),
         message.topic,
         struct.pack(">h", len(message.properties)),
         message.properties,
@@ -154,20 +155,22 @@ def encode(message: Message) -> bytes:
     return b"".join(parts)
 
 
-def decode(raw: bytes, *, uncompress_body: bool = True) -> Message | None:
-    """The message that MessageDecoder.decode reads from the start of `raw`, None if it returns null.
+def decode(raw: bytes, *, uncompress_body: bool = True, version: BrokerVersion = DEFAULT_VERSION) -> Message | None:
+    """The message that MessageDecoder.decode of a version reads from the start of `raw`, None if it returns null.
 
     With `uncompress_body`, the result is None also if a body that is marked as compressed does not inflate, as for a client. The message's
     body is always the stored one.
     """
     try:
-        return _decode(memoryview(raw), uncompress_body=uncompress_body)
+        return _decode(memoryview(raw), uncompress_body=uncompress_body, with_v2=MESSAGE_VERSION.of(version).value)
     except (struct.error, IndexError):
         return None
 
 
-def _decode(raw: memoryview, *, uncompress_body: bool) -> Message | None:
+def _decode(raw: memoryview, *, uncompress_body: bool, with_v2: bool) -> Message | None:
     size, magic, crc, queue_id, flag, queue_offset, physic_offset, sys_flag, born = _PREFIX.unpack_from(raw, 0)
+    if with_v2 and magic not in _MAGIC_CODES:
+        return None
     born_host, at = _host(raw, _PREFIX.size, v6=bool(sys_flag & BORNHOST_V6_FLAG))
     (stored,) = struct.unpack_from(">q", raw, at)
     store_host, at = _host(raw, at + 8, v6=bool(sys_flag & STOREHOSTADDRESS_V6_FLAG))
@@ -175,8 +178,8 @@ def _decode(raw: memoryview, *, uncompress_body: bool) -> Message | None:
     body, at = _take(raw, at + _MIDDLE.size, max(body_length, 0))
     if uncompress_body and body and sys_flag & COMPRESSED_FLAG and not _inflates(body):
         return None
-    (topic_length,) = struct.unpack_from(">b", raw, at)
-    topic, at = _take(raw, at + 1, topic_length)
+    length = _TOPIC_LENGTH[with_v2 and magic == MESSAGE_MAGIC_CODE_V2]
+    topic, at = _take(raw, at + length.size, *length.unpack_from(raw, at))
     (properties_length,) = struct.unpack_from(">h", raw, at)
     properties, at = _take(raw, at + 2, max(properties_length, 0))
     return Message(

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from store_format.big_endian import Bytes, Positions, int16_at, int32_at, int64_at
 from store_format.compiled import compiled
 from store_format.layout import BORNHOST_V6_FLAG, RECORD_MIDDLE, RECORD_PREFIX, STOREHOSTADDRESS_V6_FLAG
-from store_format.record.record_length import body_length_position
+from store_format.record.message_version import BYTE_MAX, topic_length, topic_length_size
+from store_format.record.record_length import body_length_position, topic_of
 
 _NAME_VALUE_SEPARATOR = 1
 _PROPERTY_SEPARATOR = 2
@@ -64,13 +65,14 @@ def _locate(buffer, positions, out):  # type: ignore[no-untyped-def]
         out[2, i] = 20 if sys_flag & STOREHOSTADDRESS_V6_FLAG else 8
         out[3, i] = at - 12
         body = max(int32_at(buffer, at), np.int64(0))
-        topic = at + 4 + body
-        topic_length = np.int64(buffer[topic])
-        properties = topic + 1 + topic_length
+        width = topic_length_size(buffer, start)
+        topic = at + 4 + body + width
+        length = topic_length(buffer, topic - width, width)
+        properties = topic + length
         out[4, i] = at + 4
         out[5, i] = body
-        out[6, i] = topic + 1
-        out[7, i] = topic_length
+        out[6, i] = topic
+        out[7, i] = length
         out[8, i] = properties + 2
         out[9, i] = int16_at(buffer, properties)
 
@@ -323,17 +325,16 @@ def are_utf8(buffer: Bytes, slices: Slices) -> NDArray[np.bool_]:
 
 @compiled
 def is_representable(buffer, at, from_offset):  # type: ignore[no-untyped-def]
-    """Whether a row can represent the record at `at`: right offset, no negative length, a UTF-8 topic that is not empty."""
+    """Whether a row can represent the record at `at`: right offset, no negative length, a UTF-8 topic of a length for its version."""
     if int64_at(buffer, at + 28) != from_offset + at:
         return False
-    body = body_length_position(buffer, at)
-    body_length = int32_at(buffer, body)
-    topic = body + 4 + max(body_length, np.int64(0))
-    topic_length = np.int64(buffer[topic])
-    properties_length = int16_at(buffer, topic + 1 + topic_length)
-    if body_length < 0 or properties_length < 0 or topic_length == 0:
+    topic, length = topic_of(buffer, at)
+    if int32_at(buffer, body_length_position(buffer, at)) < 0 or int16_at(buffer, topic + length) < 0:
         return False
-    return is_utf8(buffer, topic + 1, topic + 1 + topic_length)
+    # a row has no magic code: it is that of the version which brokers write for the topic
+    if length <= (BYTE_MAX if topic_length_size(buffer, at) == 2 else 0):
+        return False
+    return is_utf8(buffer, topic, topic + length)
 
 
 @compiled

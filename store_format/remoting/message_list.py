@@ -15,8 +15,10 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from store_format.layout import COMPRESSED_FLAG, RECORD_MIDDLE, RECORD_PREFIX
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
+from store_format.layout import COMPRESSED_FLAG, MESSAGE_MAGIC_CODE_V2, RECORD_MIDDLE, RECORD_PREFIX
 from store_format.record.message import Host, Message, decode, decode_properties, decode_text
+from store_format.record.message_version import MESSAGE_VERSION
 from store_format.remoting.errors import BUFFER_UNDERFLOW, NEGATIVE_ARRAY_SIZE, FrameError
 
 UNCOMPRESSED_MAX = 64 << 20  # bytes; a frame's body could inflate to 16 GB, and no producer may send more than 4 MB
@@ -39,22 +41,26 @@ class BatchMessage:
         return {"flag": self.flag, "body": base64.b64encode(self.body).decode(), "properties": properties}
 
 
-def decode_messages(body: bytes, *, read_body: bool = True) -> list[Message]:
-    """MessageDecoder.decodes: the messages of a pull response, bodies as stored; `read_body` also checks that compressed ones inflate."""
+def decode_messages(body: bytes, *, read_body: bool = True, version: BrokerVersion = DEFAULT_VERSION) -> list[Message]:
+    """MessageDecoder.decodes of a version: the messages of a pull response, bodies as stored.
+
+    `read_body` also checks that compressed bodies inflate.
+    """
     view, at, found = memoryview(body), 0, []
     while at < len(view):
-        message = decode(view[at:], uncompress_body=read_body)  # type: ignore[arg-type]
+        message = decode(view[at:], uncompress_body=read_body, version=version)  # type: ignore[arg-type]
         if message is None:
             break
         found.append(message)
-        at += _fields_length(message)
+        at += _fields_length(message, version)
     return found
 
 
-def _fields_length(message: Message) -> int:
+def _fields_length(message: Message, version: BrokerVersion) -> int:
     hosts = len(message.born_host.address) + len(message.store_host.address) + 8
     fixed = RECORD_PREFIX.itemsize + 8 + RECORD_MIDDLE.itemsize + 3
-    return fixed + hosts + len(message.body) + len(message.topic) + len(message.properties)
+    is_v2 = MESSAGE_VERSION.of(version).value and message.magic_code == MESSAGE_MAGIC_CODE_V2
+    return fixed + is_v2 + hosts + len(message.body) + len(message.topic) + len(message.properties)
 
 
 def uncompressed_body(message: Message) -> bytes:

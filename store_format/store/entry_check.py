@@ -16,14 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store_format.big_endian import Bytes, Positions, int16_at, int32_at, int64_at
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.compiled import compiled
 from store_format.index.index_dispatch import hash_keys, hash_tag, topic_prefix
 from store_format.index.index_file import KEYS, UNIQ_KEY
 from store_format.java.string_hash import hash_on
-from store_format.layout import EXT_MAX_ADDRESS, MESSAGE_MAGIC_CODE, RECORD_MIN_SIZE, SYS_FLAG_POSITION, TRANSACTION_ROLLBACK_TYPE
+from store_format.layout import EXT_MAX_ADDRESS, RECORD_MIN_SIZE, SYS_FLAG_POSITION, TRANSACTION_ROLLBACK_TYPE
 from store_format.queue.consume_queue import Units
+from store_format.record.message_version import MESSAGE_VERSION, is_message
 from store_format.record.record_columns import PROPERTY_TAGS, are_same, is_utf8
-from store_format.record.record_length import body_length_position, record_length
+from store_format.record.record_length import record_length, topic_of
 
 _TAGS, _UNIQ_KEY, _KEYS = (np.frombuffer(name, np.uint8) for name in (PROPERTY_TAGS, UNIQ_KEY.encode(), KEYS.encode()))
 _NAME_VALUE_SEPARATOR, _PROPERTY_SEPARATOR = 1, 2
@@ -43,8 +45,8 @@ class Held(IntEnum):
 
 
 @compiled
-def _is_record(content, at, limit):  # type: ignore[no-untyped-def]
-    if at < 0 or at + RECORD_MIN_SIZE > limit or int32_at(content, at + 4) != MESSAGE_MAGIC_CODE:
+def _is_record(content, at, limit, with_v2):  # type: ignore[no-untyped-def]
+    if at < 0 or at + RECORD_MIN_SIZE > limit or not is_message(content, at, with_v2):
         return False
     return record_length(content, at, limit) > 0
 
@@ -52,9 +54,8 @@ def _is_record(content, at, limit):  # type: ignore[no-untyped-def]
 @compiled
 def _texts(content, at):  # type: ignore[no-untyped-def]
     """Start and end of the topic, and start and end of the properties, of the record at `at`."""
-    body = body_length_position(content, at)
-    topic = body + 5 + max(int32_at(content, body), np.int64(0))
-    topic_end = topic + np.int64(content[topic - 1])
+    topic, topic_length = topic_of(content, at)
+    topic_end = topic + topic_length
     properties = topic_end + 2
     return topic, topic_end, properties, properties + max(int16_at(content, topic_end), np.int64(0))
 
@@ -76,10 +77,10 @@ def _property(content, start, end, name):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _check_units(content, limit, positions, sizes, codes, queue_offsets, topic, queue_id, is_lmq, out):  # type: ignore[no-untyped-def]
+def _check_units(content, limit, with_v2, positions, sizes, codes, queue_offsets, topic, queue_id, is_lmq, out):  # type: ignore[no-untyped-def]
     for i in range(len(positions)):
         at = positions[i]
-        if not _is_record(content, at, limit) or int32_at(content, at) != sizes[i]:
+        if not _is_record(content, at, limit, with_v2) or int32_at(content, at) != sizes[i]:
             out[i] = 1
             continue
         start, end, properties, properties_end = _texts(content, at)
@@ -106,16 +107,19 @@ def check_units(
     queue: tuple[str, int],
     *,
     is_lmq: bool,
+    version: BrokerVersion = DEFAULT_VERSION,
 ) -> NDArray[np.int8]:
     """Check entries of a queue against the messages in one file of the commit log; return a `Held` for each entry.
 
     `content` are the bytes of the log file, whose records end at `limit`; `positions` has the position in it of each entry's message.
     `queue` is the queue's topic and queueId; messages of a light message queue (`is_lmq`) belong to other queues.
+    `version` is that of the broker whose records count.
     """
     out = np.empty(len(units), np.int8)
     sizes, codes = units["size"].astype(np.int64), units["tagsCode"].astype(np.int64)
     topic = np.frombuffer(queue[0].encode(), np.uint8)
-    _check_units(content, limit, positions, sizes, codes, queue_offsets, topic, queue[1], is_lmq, out)
+    with_v2 = MESSAGE_VERSION.of(version).value
+    _check_units(content, limit, with_v2, positions, sizes, codes, queue_offsets, topic, queue[1], is_lmq, out)
     return out
 
 
@@ -141,14 +145,14 @@ def _key_hashes(content, at, known):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _check_keys(content, limit, positions, hashes, known, out):  # type: ignore[no-untyped-def]
+def _check_keys(content, limit, with_v2, positions, hashes, known, out):  # type: ignore[no-untyped-def]
     last = np.int64(-1)
     count = 0
     is_record = False
     for i in range(len(positions)):
         if i == 0 or positions[i] != last:
             last = positions[i]
-            is_record = _is_record(content, last, limit)
+            is_record = _is_record(content, last, limit, with_v2)
             count = _key_hashes(content, last, known) if is_record else 0
         if not is_record:
             out[i] = 1
@@ -160,11 +164,13 @@ def _check_keys(content, limit, positions, hashes, known, out):  # type: ignore[
                 break
 
 
-def check_keys(content: Bytes, limit: int, positions: Positions, hashes: NDArray[np.int64]) -> NDArray[np.int8]:
+def check_keys(
+    content: Bytes, limit: int, positions: Positions, hashes: NDArray[np.int64], version: BrokerVersion = DEFAULT_VERSION
+) -> NDArray[np.int8]:
     """Check entries of an index file against the messages in one file of the commit log; return a `Held` for each entry.
 
-    `content`, `limit` and `positions` are as in `check_units`; `hashes` has the key hash of each entry.
+    `content`, `limit`, `positions` and `version` are as in `check_units`; `hashes` has the key hash of each entry.
     """
     out = np.empty(len(positions), np.int8)
-    _check_keys(content, limit, positions, hashes, np.empty(_KEYS_MAX, np.int64), out)
+    _check_keys(content, limit, MESSAGE_VERSION.of(version).value, positions, hashes, np.empty(_KEYS_MAX, np.int64), out)
     return out

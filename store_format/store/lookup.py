@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from store_format.big_endian import Bytes
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.errors import CorruptStoreError
 from store_format.files.mapped_files import MappedFile
 from store_format.java.numbers import to_int, to_long
@@ -97,9 +98,10 @@ class MappedFiles:
 
 @dataclass(frozen=True, slots=True)
 class CommitLogLookup:
-    """The commit log of a loaded store."""
+    """The commit log of a loaded store, and the version of the broker that decodes its messages."""
 
     mapped: MappedFiles
+    version: BrokerVersion = DEFAULT_VERSION
 
     @property
     def min_offset(self) -> int:
@@ -119,7 +121,7 @@ class CommitLogLookup:
     def look_message(self, offset: int) -> Message | None:
         """DefaultMessageStore.lookMessageByOffset: the message at `offset`, its body as stored; None if there is none."""
         found = self.select_one_message(offset)
-        return None if found is None else decode(found.content.tobytes(), uncompress_body=False)
+        return None if found is None else decode(found.content.tobytes(), uncompress_body=False, version=self.version)
 
     def pickup_store_timestamp(self, offset: int, size: int) -> int:
         """CommitLog.pickupStoreTimestamp: the store timestamp of the message at `offset` in ms, -1 if there is no message."""

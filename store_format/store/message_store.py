@@ -264,6 +264,7 @@ class MessageStore(Generic[AnyFiles]):
                 timestamp=self.checkpoint.logics_msg_timestamp,
                 index_timestamp=self.checkpoint.index_msg_timestamp if by_index else None,
                 most_files=settings.commit_log_recover_max_num,
+                version=settings.version,
             ),
             after=None if self.is_aborted else reached,
             confirmed=None if self.is_aborted else self._confirm_offset,
@@ -415,7 +416,8 @@ class MessageStore(Generic[AnyFiles]):
         for key, queue in self.queues.items():
             files = [replace(file, mtime_ms=mtime_of(queue.path(file.name), file)) for file in queue.files]
             queues[key] = QueueLookup(mapped(queue.folder, files), queue.min_logic_offset)
-        return LoadedFiles(log=CommitLogLookup(mapped((COMMIT_LOG,), self.log.files)), queues=queues)
+        log = CommitLogLookup(mapped((COMMIT_LOG,), self.log.files), self.settings.version)
+        return LoadedFiles(log=log, queues=queues)
 
     # shutdown -----------------------------------------------------------------------------------------------------------------------
 

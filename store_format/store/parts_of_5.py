@@ -1,9 +1,8 @@
-"""Parts of a store of broker 5.x that are not modelled: queues and config in RocksDB, tiered storage, compaction, batch queues, V2 records.
+"""Parts of a store of broker 5.x that are not modelled: queues and config in RocksDB, tiered storage, compaction, batch queues.
 
 Broker source (5.5.0): StorePathConfigHelper, RocksDBConsumeQueueStore, ConfigStorage, DefaultMetadataStore (tieredstore), CompactionStore,
-BatchConsumeQueue, TopicAttributes, MessageVersion.
-Rule: each part has a folder or file of its own, or its topics have an attribute. A V2 record has a magic code of its own; it is for topics
-of more than 127 bytes.
+BatchConsumeQueue, TopicAttributes.
+Rule: each part has a folder or file of its own, or its topics have an attribute.
 Surprise: `rocksdbstore` and `compaction/position-checkpoint` are made on default settings too, and mean nothing to a pull.
 """
 
@@ -12,15 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
-from store_format.big_endian import Bytes
 from store_format.files.files import FilePath
 from store_format.store_paths import CONFIG
-
-MESSAGE_MAGIC_CODE_V2: Final = -626843477
-# bytes from a record's start to the end of its magic code
-_MAGIC_END: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +64,3 @@ BATCH_QUEUES: Final = Part(
     hint="import a copy without such topics to ask the others",
 )
 PARTS: Final = (ROCKSDB_QUEUES, ROCKSDB_CONFIG, TIERED_STORAGE, COMPACTION, BATCH_QUEUES)
-
-
-def is_v2_record(content: Bytes) -> bool:
-    """Whether bytes begin with a V2 record: its length and magic code."""
-    head = content[:_MAGIC_END]
-    if len(head) < _MAGIC_END:
-        return False
-    length, magic = np.frombuffer(head.tobytes(), ">i4").tolist()
-    return bool(length > 0 and magic == MESSAGE_MAGIC_CODE_V2)

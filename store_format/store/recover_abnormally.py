@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from store_format.big_endian import Bytes, int32_at, int64_at
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.files.mapped_files import MappedFile
 from store_format.layout import BORN_HOST_POSITION, BORNHOST_V6_FLAG, IPV4_HOST, IPV6_HOST, MESSAGE_MAGIC_CODE, SYS_FLAG_POSITION
 from store_format.log.commit_log import WALK_BATCH, WalkEnd, first_bad_body, walk
@@ -46,15 +47,22 @@ def files_to_walk(files: Sequence[MappedFile], read: ReadLog, min_timestamp: int
 
 
 def walk_and_dispatch(
-    content: Bytes, start: int, limit: int, dispatch: Dispatch | None, deliver_timestamp: DeliverTimestamp | None, *, check_crc: bool
+    content: Bytes,
+    start: int,
+    limit: int,
+    dispatch: Dispatch | None,
+    deliver_timestamp: DeliverTimestamp | None,
+    *,
+    check_crc: bool,
+    version: BrokerVersion = DEFAULT_VERSION,
 ) -> tuple[int, WalkEnd]:
     """Walk the records in `content[start:limit]` and give their dispatch requests to `dispatch`, if it is not None.
 
-    Returns the position at which the walk ended, and why.
+    `version` is that of the broker whose records count. Returns the position at which the walk ended, and why.
     """
     at = start
     while True:
-        part = walk(content, at, limit, WALK_BATCH)
+        part = walk(content, at, limit, WALK_BATCH, version)
         positions = part.positions
         bad = first_bad_body(content, positions) if check_crc else len(positions)
         if dispatch is None:

@@ -61,16 +61,18 @@ class Seam:
         timestamp: logicsMsgTimestamp of the checkpoint, ms; counts only if `physic_offset` is None.
         index_timestamp: indexMsgTimestamp of the checkpoint with messageIndexSafe, ms; else None.
         most_files: setting commitLogRecoverMaxNum.
+        version: version of the broker that recovers the log.
     """
 
     physic_offset: int | None
     timestamp: int
     index_timestamp: int | None
     most_files: int
+    version: BrokerVersion
 
     def matches(self, content: Bytes, *, check_crc: bool) -> bool:
         """Whether recovery can begin with the file of these bytes."""
-        positions = walk(content, 0, len(content), 1).positions[:1]
+        positions = walk(content, 0, len(content), 1, self.version).positions[:1]
         if check_crc and first_bad_body(content, positions) < len(positions):
             return False
         first = read_requests(content, positions, None)
@@ -127,7 +129,7 @@ def recover_by_queues(
             if dispatch is not None:
                 dispatch(requests if after is None else requests.where(requests.physic_offset > np.int64(after)))
 
-        end, ended = walk_and_dispatch(read(file), 0, file.length, dispatched, deliver_timestamp, check_crc=check_crc)
+        end, ended = walk_and_dispatch(read(file), 0, file.length, dispatched, deliver_timestamp, check_crc=check_crc, version=seam.version)
         return FileWalk(name=file.name, end=end, ended=ended)
 
     log = recovered_log(files, walked, map(walk_file, walked))

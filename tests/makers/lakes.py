@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from store_format.files.mapped_files import offset_to_file_name
 from store_format.record.message import Host, Message, body_crc32, encode
-from tests.makers.records import message_of
+from tests.makers.records import magic_code_of, message_of
 from tests.runs.importing import imported
 from tests.runs.replaying import NOON
 
@@ -46,6 +46,7 @@ def message(topic: bytes, queue_id: int, queue_offset: int, physic_offset: int) 
         body=body,
         body_crc=body_crc32(body),
         topic=topic,
+        magic_code=magic_code_of(topic),
         properties=b"KEYS\x01k",
     )
 

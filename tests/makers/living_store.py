@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-BLANK, MESSAGE = 0xCBD43194, 0xDAA320A7
+BLANK, MESSAGES = 0xCBD43194, (0xDAA320A7, 0xDAA320AB)
 ENTRY = 20
 
 
@@ -28,7 +28,7 @@ class LivingStore:
             raw, at = file.read_bytes(), 0
             while at + 8 <= len(raw):
                 size, magic = struct.unpack_from(">iI", raw, at)
-                if magic != MESSAGE:
+                if magic not in MESSAGES:
                     break
                 found.append(int(file.name) + at)
                 at += size

@@ -11,6 +11,7 @@ from pipeline.rows.log_batches import Stretch, stretch_batches
 from pipeline.schema.arrow_types import arrow_schema
 from pipeline.schema.tables import COMMIT_LOG, Table
 from store_format.big_endian import Bytes
+from store_format.broker_version import DEFAULT_VERSION, BrokerVersion
 from store_format.files.mapped_files import MappedFile
 from store_format.record.message import Message, encode
 from tests.makers.records import placed
@@ -18,10 +19,12 @@ from tests.makers.records import placed
 FILE = 4096
 
 
-def batches_of(table: Table, file: MappedFile, content: Bytes, start: int = 0, end: int | None = None) -> list[pa.RecordBatch]:
+def batches_of(
+    table: Table, file: MappedFile, content: Bytes, start: int = 0, end: int | None = None, version: BrokerVersion = DEFAULT_VERSION
+) -> list[pa.RecordBatch]:
     """The batches of a table of broker b for a stretch of a log file, by default for all of it."""
     stretch = Stretch(file, start, file.wrote if end is None else end)
-    return [batch for name, batch in stretch_batches("b", stretch, content, frozenset({table.name})) if name == table.name]
+    return [batch for name, batch in stretch_batches("b", stretch, content, frozenset({table.name}), version) if name == table.name]
 
 
 def rows_of(content: bytes, from_offset: int) -> pa.RecordBatch:

@@ -16,6 +16,7 @@ from pipeline.rows.log_batches import Stretch
 from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, CONSUME_QUEUE, STORE_FILE_RANGE, Table
 from pipeline.store.load_files import FileSizes
 from store_format.big_endian import Bytes
+from store_format.broker_version import DEFAULT_VERSION
 
 URI = "elsewhere://store"
 
@@ -68,7 +69,8 @@ def test_a_task_fetches_no_more_of_a_log_file_than_its_part(
     monkeypatch.delattr(StoreFiles, "content")
     borders = [*pairwise((0, *cuts, file.wrote))]
     stretches = [Stretch(file, *border) for border in borders]
-    batches = [batch for one in stretches for _, batch in read_stretch(remote_store, "broker", one, frozenset({COMMIT_LOG.name}))]
+    wanted = frozenset({COMMIT_LOG.name})
+    batches = [batch for one in stretches for _, batch in read_stretch(remote_store, "broker", one, wanted, DEFAULT_VERSION)]
     assert pa.Table.from_batches(batches).sort_by("physicOffset").equals(whole)
     assert len(cuts) > 1
     assert fetched == [*borders[:-1], (borders[-1][0], file.length)]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.files.store_files import StoreFiles
 from pipeline.follow.log_tail import CLEANED, TRUNCATED, FollowOffset, LogTail, Mark
+from store_format.broker_version import DEFAULT_VERSION
 from tests.makers.lakes import LOG_FILE, tiny_store
 from tests.makers.living_store import LivingStore
 from tests.runs.sampling import examples
@@ -30,7 +31,7 @@ def living(grown: Path, tmp_path: Path) -> LivingStore:
 
 
 def tail_of(living: LivingStore, size: int = LOG_FILE) -> LogTail:
-    return LogTail(StoreFiles(str(living.path)), size)
+    return LogTail(StoreFiles(str(living.path)), size, DEFAULT_VERSION)
 
 
 def test_a_record_counts_when_another_follows_or_two_looks_find_the_same(living: LivingStore) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from pipeline.rows import log_batches as lb
 from pipeline.schema.tables import COMMIT_LOG, COMMIT_LOG_SEGMENT, STORE_FILE_RANGE, Table
+from store_format.broker_version import DEFAULT_VERSION
 from store_format.files.mapped_files import MappedFile
 from store_format.log.commit_log import walk
 from store_format.record.message import Host, Message, decode, encode
@@ -34,9 +35,9 @@ def rows_of(batches: Any) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def log_rows(file: MappedFile, content: Any, *stretch: int) -> list[dict[str, Any]]:
+def log_rows(file: MappedFile, content: Any, start: int = 0, end: int | None = None) -> list[dict[str, Any]]:
     """The rows of commit_log in the order of the log."""
-    return sorted(rows_of(batches_of(COMMIT_LOG, file, content, *stretch)), key=lambda row: row["physicOffset"])
+    return sorted(rows_of(batches_of(COMMIT_LOG, file, content, start, end)), key=lambda row: row["physicOffset"])
 
 
 @given(st.lists(messages(text_properties=True), max_size=5), st.sampled_from([0, 1 << 30, 7 << 40]))
@@ -120,7 +121,7 @@ def test_rows_and_ranges_give_the_file_back(
     content, file = np.frombuffer(raw, np.uint8), file_of(raw, from_offset)
     rebuilt, used = bytearray(len(raw)), np.zeros(len(raw), np.bool_)
     rows = log_rows(file, content)
-    cuts = [0, *(part.end for part in lb.walks(content, file.wrote) if part.ended is None), file.wrote]
+    cuts = [0, *(part.end for part in lb.walks(content, file.wrote, version=DEFAULT_VERSION) if part.ended is None), file.wrote]
     assert rows == [row for cut in pairwise(cuts) for row in log_rows(file, content, *cut)]
     pieces = [(row["physicOffset"] - from_offset, encode(message_of(row))) for row in rows]
     ranges = rows_of(batches_of(STORE_FILE_RANGE, file, content))

@@ -13,6 +13,7 @@ import pytest
 
 from pipeline.settings.settings import BrokerSettings
 from pipeline.store.recover import run_recover
+from store_format.broker_version import BrokerVersion
 from store_format.files.mapped_files import MappedFile
 from store_format.index.index_file import index_keys
 from store_format.layout import TRANSACTION_ROLLBACK_TYPE
@@ -127,13 +128,13 @@ def log_of(count: int, *, body: bytes = b"body") -> tuple[list[MappedFile], dict
 )
 def test_recovery_begins_at_the_newest_file_that_matches(how: dict[str, Any], first: int) -> None:
     files, contents = log_of(5)
-    seam = Seam(**({"timestamp": 0, "index_timestamp": None, "most_files": 10} | how))
+    seam = Seam(**({"timestamp": 0, "index_timestamp": None, "most_files": 10, "version": BrokerVersion.V5_5_0} | how))
     walked = seam.files_to_walk(files, lambda file: contents[file.name], check_crc=False)
     assert [file.from_offset for file in walked] == [1000 * number for number in range(first, 5)]
 
 
 def test_a_file_of_zeros_does_not_match() -> None:
-    seam = Seam(physic_offset=10**9, timestamp=0, index_timestamp=None, most_files=10)
+    seam = Seam(physic_offset=10**9, timestamp=0, index_timestamp=None, most_files=10, version=BrokerVersion.V5_5_0)
     assert not seam.matches(np.zeros(1000, np.uint8), check_crc=True)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import struct
 from pathlib import Path
 
 import pytest
 
 from pipeline.main import run
-from tests.makers.lakes import LOG_FILE, tiny_store
+from tests.makers.lakes import tiny_store
 
 OTHER_TOPIC = {"topicName": "t", "attributes": {"cleanup.policy": "DELETE", "queue.type": "SimpleCQ", "message.type": "FIFO"}}
 
@@ -80,17 +79,3 @@ def test_the_setting_storetype_says_that_queues_in_rocksdb_are_left_over(tmp_pat
     (store / "consumequeue_rocksdb").mkdir()
     (store / "consumequeue_rocksdb" / "CURRENT").write_text("x")
     assert recover(store, "--rules", "5.5.0", "--set", "storeType=default", capsys=capsys) == (0, "")
-
-
-@pytest.mark.parametrize("rules", ["4.9.3", "5.5.0"])
-def test_a_record_of_version_2_is_named_with_its_place(rules: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = tiny_store(tmp_path / "store", [("t", 0)])
-    (log,) = (store / "commitlog").iterdir()
-    content = bytearray(log.read_bytes())
-    end = max(at for at, byte in enumerate(content) if byte) + 1
-    assert end + 100 < LOG_FILE
-    content[end : end + 8] = struct.pack(">ii", 200, -626843477)
-    log.write_bytes(bytes(content))
-    code, err = recover(store, "--rules", rules, capsys=capsys)
-    assert code == 2
-    assert f"{log}, byte {end}: expected records of version 1, found one of version 2" in err

@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store_format import big_endian as be
+from store_format.broker_version import BrokerVersion
 from store_format.layout import BORNHOST_V6_FLAG, STOREHOSTADDRESS_V6_FLAG
 from store_format.log import commit_log as cl
 from store_format.record.message import Message, encode
 from store_format.record.record_length import record_length
-from tests.makers.records import BLANK_MAGIC, RECORD_MAGIC, blank, messages, placed
+from tests.makers.records import BLANK_MAGIC, RECORD_MAGIC, V2_MAGIC, blank, messages, placed
 from tests.runs.sampling import examples
 
 BLANK, BAD = "blank", "bad"
@@ -45,19 +46,20 @@ class Reader:
         return value
 
 
-def check_message(raw: bytes, at: int, check_crc: bool) -> int | str:
-    """CommitLog.checkMessageAndReturnSize: the size of a good record, BLANK or BAD."""
+def check_message(raw: bytes, at: int, check_crc: bool, with_v2: bool = False) -> int | str:
+    """CommitLog.checkMessageAndReturnSize: the size of a good record, BLANK or BAD; `with_v2` in 5.5.0."""
     try:
-        return _check(Reader(raw, at), check_crc)
+        return _check(Reader(raw, at), check_crc, with_v2)
     except OutOfBytesError:
         return BAD
 
 
-def _check(reader: Reader, check_crc: bool) -> int | str:
+def _check(reader: Reader, check_crc: bool, with_v2: bool) -> int | str:
     size, magic = reader.number("i"), reader.take(4)
     if magic == BLANK_MAGIC:
         return BLANK
-    if magic != RECORD_MAGIC:
+    is_v2 = with_v2 and magic == V2_MAGIC
+    if magic != RECORD_MAGIC and not is_v2:
         return BAD
     stored_crc = reader.number("i")
     reader.take(4 + 4 + 8 + 8)
@@ -68,17 +70,17 @@ def _check(reader: Reader, check_crc: bool) -> int | str:
     body = reader.take(max(reader.number("i"), 0))
     if body and check_crc and zlib.crc32(body) & 0x7FFFFFFF != stored_crc:
         return BAD
-    topic = reader.take(reader.number("b"))
+    topic = reader.take(reader.number("h" if is_v2 else "b"))
     properties = reader.take(max(reader.number("h"), 0))
-    length = 48 + born + 8 + store + 16 + len(body) + 1 + len(topic) + 2 + len(properties)
+    length = 48 + born + 8 + store + 16 + len(body) + 1 + is_v2 + len(topic) + 2 + len(properties)
     return size if size == length else BAD
 
 
-def read_through(raw: bytes, check_crc: bool) -> tuple[list[int], int, str]:
+def read_through(raw: bytes, check_crc: bool, with_v2: bool = False) -> tuple[list[int], int, str]:
     """Positions of the good records from the start on, the position at which they end, and what ends them."""
     at, positions = 0, list[int]()
     while True:
-        found = check_message(raw, at, check_crc)
+        found = check_message(raw, at, check_crc, with_v2)
         if isinstance(found, str):
             return positions, at, found
         positions.append(at)
@@ -89,11 +91,11 @@ def array(raw: bytes) -> be.Bytes:
     return np.frombuffer(raw, np.uint8)
 
 
-def walked(raw: bytes, limit: int, a_call: int) -> tuple[list[int], int, cl.WalkEnd]:
+def walked(raw: bytes, limit: int, a_call: int, version: BrokerVersion = BrokerVersion.V4_9_3) -> tuple[list[int], int, cl.WalkEnd]:
     """The whole walk up to `limit`, `a_call` records at a time."""
     at, positions = 0, []
     for _ in range(len(raw) + 2):
-        part = cl.walk(array(raw), at, limit, a_call)
+        part = cl.walk(array(raw), at, limit, a_call, version)
         positions += part.positions.tolist()
         at = part.end
         if part.ended is not None:
@@ -102,6 +104,7 @@ def walked(raw: bytes, limit: int, a_call: int) -> tuple[list[int], int, cl.Walk
 
 
 LOGS = st.lists(messages(), max_size=4).map(lambda found: placed(found, 0))
+LOGS_OF_5 = st.lists(messages(with_v2=True), max_size=4).map(lambda found: placed(found, 0))
 TAILS: dict[str, Callable[[st.DrawFn], bytes]] = {
     "nothing": lambda draw: b"",
     "zeros": lambda draw: bytes(draw(st.integers(1, 200))),
@@ -113,15 +116,15 @@ TAILS: dict[str, Callable[[st.DrawFn], bytes]] = {
 
 
 @st.composite
-def log_files(draw: st.DrawFn) -> bytes:
+def log_files(draw: st.DrawFn, logs: st.SearchStrategy[list[Message]] = LOGS) -> bytes:
     """Records, and one of TAILS after them."""
-    return b"".join(map(encode, draw(LOGS))) + TAILS[draw(st.sampled_from(sorted(TAILS)))](draw)
+    return b"".join(map(encode, draw(logs))) + TAILS[draw(st.sampled_from(sorted(TAILS)))](draw)
 
 
 @st.composite
-def damaged_files(draw: st.DrawFn) -> bytes:
+def damaged_files(draw: st.DrawFn, logs: st.SearchStrategy[list[Message]] = LOGS) -> bytes:
     """Log files with some bytes changed, most likely those of sizes and flags."""
-    raw = bytearray(draw(log_files()) or b"\0")
+    raw = bytearray(draw(log_files(logs)) or b"\0")
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(raw) - 1) | st.integers(0, min(len(raw) - 1, 110)))
         raw[at] = draw(st.integers(0, 255) | st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
@@ -137,6 +140,32 @@ def test_a_walk_finds_what_a_plain_reading_finds(raw: bytes, a_call: int) -> Non
     found, found_end, ended = walked(raw, len(raw), a_call)
     assert (found, found_end) == (positions, end)
     assert (ended is cl.WalkEnd.BLANK) == (check_message(raw, end, check_crc=False) == BLANK)
+
+
+@given(log_files(LOGS_OF_5) | damaged_files(LOGS_OF_5), st.integers(1, 3), st.booleans())
+def test_a_walk_by_5_5_0_finds_records_of_both_versions(raw: bytes, a_call: int, check_crc: bool) -> None:
+    version = BrokerVersion.V5_5_0
+    positions, end, why = read_through(raw, check_crc, with_v2=True)
+    found_end, ended = cl.walk_checked(array(raw), len(raw), check_crc=check_crc, version=version)
+    assert (found_end, ended is cl.WalkEnd.BLANK) == (end, why == BLANK)
+    assert walked(raw, len(raw), a_call, version)[0][: len(positions)] == positions
+
+
+@given(LOGS_OF_5)
+def test_a_v2_record_ends_the_walk_of_4_9(log: list[Message]) -> None:
+    raw, count = b"".join(map(encode, log)), next((row for row, one in enumerate(log) if len(one.topic) > 127), len(log))
+    positions, end, ended = walked(raw, len(raw), 8)
+    assert positions == [one.physic_offset for one in log[:count]]
+    assert (end, ended) == ((len(raw), cl.WalkEnd.LIMIT) if count == len(log) else (log[count].physic_offset, cl.WalkEnd.NO_RECORD))
+
+
+@pytest.mark.parametrize(
+    ("topic_length", "found"), [(b"\0\x7f", [0]), (b"\0\x80", [0]), (b"\0\xff", [0]), (b"\xff\xff", []), (b"\x01\0", [])]
+)
+def test_the_topic_of_a_v2_record_is_as_long_as_a_signed_short_says(topic_length: bytes, found: list[int]) -> None:
+    raw = bytearray(encode_minimal()[:-3] + topic_length + bytes(min(int.from_bytes(topic_length, "big"), 255)) + bytes(2))
+    raw[:4], raw[4:8] = len(raw).to_bytes(4, "big"), V2_MAGIC
+    assert walked(bytes(raw), len(raw), 8, BrokerVersion.V5_5_0)[0] == found
 
 
 @given(ANY_BYTES, st.integers(1, 3))
