@@ -18,20 +18,22 @@ PROPERTIES = "mappedFileSizeCommitLog=300000\nmappedFileSizeConsumeQueue=2000\nm
 
 
 class LiveBroker:
-    """A broker and its clients. The broker may start and end many times on its one store; `options` are its settings."""
+    """A broker of a version, and its clients. The broker may start and end many times on its one store; `options` are its settings."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, version: str = "4.9.3", properties: str = PROPERTIES) -> None:
+        self.version = version
         self.store = folder / "store"
         self.store.mkdir()
         self.properties = folder / "broker.conf"
-        self.properties.write_text(PROPERTIES, encoding="utf-8")
-        self.options = PROPERTIES.splitlines()
+        self.properties.write_text(properties, encoding="utf-8")
+        self.options = properties.splitlines()
 
     @contextmanager
     def broker(self, *, ends_by: signal.Signals = signal.SIGTERM) -> Iterator[None]:
         command: list[str | Path] = [harness(), "serve", "--store", self.store, "--in-place", "--port", str(PORT)]
         command += ["--properties", self.properties]
-        running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        asked = os.environ | {"ORACLE_VERSION": self.version}
+        running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True, env=asked)
         try:
             assert running.stdout is not None
             told = running.stdout.readline()
