@@ -12,7 +12,7 @@ _SECTIONS = {"MessageStoreConfig": "storeConfig", "BrokerConfig": "brokerConfig"
 # changes that a running broker does not survive, or answers by the state of its threads and buffers
 _BREAKING = (
     *("maxMessageSize", "mappedFile", "mapperFile", "waitTimeMills", "transientStorePool", "duplicationEnable", "DLeger", "brokerRole"),
-    "OffsetUpdateVersionStep",
+    *("OffsetUpdateVersionStep", "enableControllerMode", "enableSlaveActingMaster", "aclEnable"),
 )
 # changes after which a broker asks a name server, and there is none
 _ASKING = ("enableSingleTopicRegister", "ListenPort", "listenPort", "cleanOfflineBrokerInterval")

@@ -10,6 +10,7 @@ import random
 import numpy as np
 
 from store_format.big_endian import Bytes
+from store_format.broker_version import BrokerVersion
 from store_format.files.mapped_files import MappedFile
 from store_format.log.commit_log import first_bad_body, walk, walk_checked
 from store_format.queue.entry_lookup import look_up
@@ -44,7 +45,7 @@ def record(digits: random.Random, at: int) -> bytes:
 def near_record(digits: random.Random) -> bytes:
     """Bytes with the size and magic code of a record, and lengths that do not quite fit."""
     size = digits.randint(88, 125)
-    raw = bytearray(size.to_bytes(4, "big") + bytes.fromhex("daa320a7") + bytes(size - 8))
+    raw = bytearray(size.to_bytes(4, "big") + digits.choice([bytes.fromhex("daa320a7"), bytes.fromhex("daa320ab")]) + bytes(size - 8))
     raw[39] = digits.choice([0, 0, 0x10, 0x20, 0x30])
     for at in digits.sample([87, 88, 99, 100, 111, 112], k=digits.randint(1, 3)):
         if at < size:
@@ -68,8 +69,9 @@ def some_bytes(digits: random.Random) -> Bytes:
 
 def use_all(digits: random.Random, content: Bytes) -> int:
     """Call every kernel that reads a file's bytes; returns the number of records seen."""
-    positions = walk(content, 0, len(content), 16).positions
-    walk_checked(content, len(content), check_crc=True)
+    version = digits.choice([BrokerVersion.V4_9_3, BrokerVersion.V5_5_0])
+    positions = walk(content, 0, len(content), 16, version).positions
+    walk_checked(content, len(content), check_crc=True, version=version)
     first_bad_body(content, positions)
     parts = rc.locate(content, positions)
     properties = rc.parse_properties(content, parts.properties)
@@ -85,7 +87,7 @@ def use_all(digits: random.Random, content: Bytes) -> int:
         sizes = [digits.choice([-1, 0, 39, 40, 63, 64, 91, 200, 2**31 - 1, digits.randint(0, len(content))]) for _ in entries]
         file = MappedFile(name="", from_offset=0, length=len(content), wrote=len(content))
         offsets, lengths = np.array(entries), np.array(sizes, np.int32)
-        look_up([file], [len(content)], lambda _: content, offsets, lengths)
+        look_up([file], [len(content)], lambda _: content, offsets, lengths, version)
         find_properties([file], lambda _: content, offsets, lengths).bytes_of(lambda _: content)
         pack_units([file], lambda _: content, offsets + np.int64(-(2**63)))
     return len(positions)

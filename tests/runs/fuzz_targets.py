@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from pipeline.store.message_store import store_over
 from pipeline.store.store_settings import store_settings
 from pipeline.verify.verify_store import plan_of
 from store_format.big_endian import Bytes, Positions
+from store_format.broker_version import BrokerVersion
 from store_format.config import config_files as cf
 from store_format.config.fastjson import parse_json, plain
 from store_format.errors import CorruptStoreError, UnusableInputError
@@ -36,7 +38,7 @@ from store_format.index.index_dispatch import messages_to_index
 from store_format.index.index_file import IndexSizes
 from store_format.index.index_service import IndexService, load_index, query_offset
 from store_format.index.index_sizes import infer_index_sizes, sizes_agree
-from store_format.layout import BLANK_MAGIC_CODE, CQ_UNIT, MESSAGE_MAGIC_CODE
+from store_format.layout import BLANK_MAGIC_CODE, CQ_UNIT, MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2
 from store_format.log.commit_log import first_bad_body, walk, walk_checked
 from store_format.log.dispatch_request import read_requests
 from store_format.queue import consume_queue as cq
@@ -95,24 +97,29 @@ def log_seeds() -> list[bytes]:
         positions = walk(array(raw), 0, len(raw), 100_000)
         edges = [*positions.positions.tolist(), positions.end]
         found += [raw[edges[0] : edges[2]], raw[edges[len(edges) // 2] : edges[len(edges) // 2 + 3]], raw[edges[-3] : edges[-1] + 40]]
+    message = decode(found[0])
+    assert message is not None
+    found += [encode(replace(message, topic=b"t" * length, magic_code=MESSAGE_MAGIC_CODE_V2)) + found[0] for length in (100, 128, 300)]
     return found
 
 
-def plain_walk(raw: bytes) -> list[int]:
+def plain_walk(raw: bytes, version: BrokerVersion) -> list[int]:
     """The positions at which records start, found with struct alone."""
+    known = {MESSAGE_MAGIC_CODE} if version == BrokerVersion.V4_9_3 else {MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2}
     found, at = [], 0
     while at + 8 <= len(raw):
         size, magic = struct.unpack_from(">ii", raw, at)
-        if magic == BLANK_MAGIC_CODE or magic != MESSAGE_MAGIC_CODE or size < 91 or at + size > len(raw):
+        if magic == BLANK_MAGIC_CODE or magic not in known or size < 91 or at + size > len(raw):
             break
         flags = raw[at + 39]
         body_at = at + 48 + (20 if flags & 16 else 8) + 8 + (20 if flags & 32 else 8) + 12
         if body_at + 4 > at + size:
             break
         topic_at = body_at + 4 + max(struct.unpack_from(">i", raw, body_at)[0], 0)
-        if topic_at + 1 > at + size or raw[topic_at] > 127:
+        length = struct.Struct(">h" if magic == MESSAGE_MAGIC_CODE_V2 else ">b")
+        if topic_at + length.size > at + size or length.unpack_from(raw, topic_at)[0] < 0:
             break
-        properties_at = topic_at + 1 + raw[topic_at]
+        properties_at = topic_at + length.size + length.unpack_from(raw, topic_at)[0]
         if properties_at + 2 > at + size:
             break
         if properties_at + 2 + max(struct.unpack_from(">h", raw, properties_at)[0], 0) != at + size:
@@ -123,10 +130,15 @@ def plain_walk(raw: bytes) -> list[int]:
 
 
 def use_commit_log(raw: bytes) -> None:
+    for version in (BrokerVersion.V4_9_3, BrokerVersion.V5_5_0):
+        _use_commit_log(raw, version)
+
+
+def _use_commit_log(raw: bytes, version: BrokerVersion) -> None:
     content = array(raw)
-    positions = walk(content, 0, len(raw), len(raw) // 91 + 1).positions
-    assert positions.tolist() == plain_walk(raw)
-    end, ended = walk_checked(content, len(raw), check_crc=True)
+    positions = walk(content, 0, len(raw), len(raw) // 91 + 1, version).positions
+    assert positions.tolist() == plain_walk(raw, version)
+    end, ended = walk_checked(content, len(raw), check_crc=True, version=version)
     recover_normally([file_of(raw)], [FileWalk(name="", end=end, ended=ended)])
     bad = first_bad_body(content, positions)
     parts = rc.locate(content, positions)
@@ -136,13 +148,13 @@ def use_commit_log(raw: bytes) -> None:
         assert (not body or zlib.crc32(body) & 0x7FFFFFFF == crc) or bad <= row
     requests = read_requests(content, positions, lambda level, stored: level * 1000 + stored)
     messages_to_index(requests)
-    _hold_entries(raw, positions)
+    _hold_entries(raw, positions, version)
     sizes = rc.prefixes(content, positions)["storeSize"].astype(np.int32)
     if len(raw):
-        look_up([file_of(raw)], [len(raw)], lambda _: content, positions, sizes)
+        look_up([file_of(raw)], [len(raw)], lambda _: content, positions, sizes, version)
 
 
-def _hold_entries(raw: bytes, positions: Positions) -> None:
+def _hold_entries(raw: bytes, positions: Positions, version: BrokerVersion) -> None:
     """Check that dispatch makes the right entries of messages, and that the entry check survives entries for other places."""
     content = array(raw)
     requests = read_requests(content, positions, None)
@@ -151,23 +163,30 @@ def _hold_entries(raw: bytes, positions: Positions) -> None:
     for row in range(min(len(requests), 20)):
         topic, one = requests.text(requests.topic, row) or "", slice(row, row + 1)
         queue = (topic, int(requests.queue_id[row]))
-        held = check_units(content, len(raw), positions[one], units[one], requests.queue_offset[one], queue, is_lmq=False)
+        entries = positions[one], units[one], requests.queue_offset[one], queue
+        held = check_units(content, len(raw), *entries, is_lmq=False, version=version)
         start, length = int(requests.topic.starts[row]), int(requests.topic.lengths[row])
         assert held.tolist()[0] in {Held.RIGHT, Held.UNSURE} or topic.encode() != raw[start : start + length]
-        check_units(content, len(raw), positions[one] + row - 3, units[one], requests.queue_offset[one], queue, is_lmq=True)
+        check_units(content, len(raw), positions[one] + row - 3, *entries[1:], is_lmq=True, version=version)
     keys = messages_to_index(requests)
     places = np.repeat(positions[: len(requests)], np.diff(keys.key_ends, prepend=0))
-    assert set(check_keys(content, len(raw), places, keys.hashes.astype(np.int64)).tolist()) <= {Held.RIGHT, Held.UNSURE}
-    check_keys(content, len(raw), places - 5, keys.hashes.astype(np.int64))
+    hashes = keys.hashes.astype(np.int64)
+    assert set(check_keys(content, len(raw), places, hashes, version).tolist()) <= {Held.RIGHT, Held.UNSURE}
+    check_keys(content, len(raw), places - 5, hashes, version)
 
 
 def use_rows(raw: bytes) -> None:
     """Check that every byte of a file comes back from its rows of commit_log and store_file_range."""
+    for version in (BrokerVersion.V4_9_3, BrokerVersion.V5_5_0):
+        _use_rows(raw, version)
+
+
+def _use_rows(raw: bytes, version: BrokerVersion) -> None:
     content, file = array(raw), file_of(raw)
     made = np.zeros(len(raw), np.uint8)
-    for batch in batches_of(COMMIT_LOG, file, content):
+    for batch in batches_of(COMMIT_LOG, file, content, version=version):
         write_records(batch, max(len(raw), 1), lambda _: (made, 0))
-    for batch in batches_of(STORE_FILE_RANGE, file, content):
+    for batch in batches_of(STORE_FILE_RANGE, file, content, version=version):
         for row in batch.to_pylist():
             assert not made[row["position"] : row["position"] + len(row["bytes"])].any()
             made[row["position"] : row["position"] + len(row["bytes"])] = array(row["bytes"])
@@ -175,10 +194,11 @@ def use_rows(raw: bytes) -> None:
 
 
 def use_message(raw: bytes) -> None:
-    for uncompress in (True, False):
-        message = decode(raw, uncompress_body=uncompress)
-        if message is not None:
-            again = decode(encode(message), uncompress_body=uncompress)
+    for uncompress, version in product((True, False), (BrokerVersion.V4_9_3, BrokerVersion.V5_5_0)):
+        message = decode(raw, uncompress_body=uncompress, version=version)
+        # 4.9.3 reads a V2 record as if it were V1
+        if message is not None and (version != BrokerVersion.V4_9_3 or message.magic_code != MESSAGE_MAGIC_CODE_V2):
+            again = decode(encode(message), uncompress_body=uncompress, version=version)
             assert again is not None
             assert replace(again, store_size=message.store_size) == message
             assert bytes.fromhex(message.msg_id)[:4] == message.store_host.address[:4]
