@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from store_format.config.config_rows import SubscriptionGroupConfig
 from store_format.layout import BLANK_SIZE, CQ_STORE_UNIT_SIZE, LMQ_PREFIX
 from store_format.log.append import NOT_APPENDED
 from store_format.log.put_message import SCHEDULE_TOPIC, InnerMessage, PutMessageRule, PutMessageStatus, PutSettings
@@ -144,7 +145,7 @@ class MemoryBroker:
         enable_lmq = value("enableLmq")
         self.offsets = ConsumerOffsetManager(enable_lmq=enable_lmq)
         self.groups = SubscriptionGroupManager(
-            updated=lambda one: self.note(self.now, "subscription_group", {"consumerGroup": one.groupName, **asdict(one)}),
+            updated=self._note_group,
             enable_lmq=enable_lmq,
             needs_valid_names=self.settings.rules.groups_need_valid_names,
         )
@@ -161,6 +162,11 @@ class MemoryBroker:
         self._next_sweep = self.now + self._interval()
 
     # what changes -------------------------------------------------------------------------------------------------------------------
+
+    def _note_group(self, config: SubscriptionGroupConfig) -> None:
+        forbidden = sorted(topic for group, topic in self.groups.forbidden if group == config.groupName)
+        row = {"consumerGroup": config.groupName, **asdict(config)} | ({"forbiddenTopics": forbidden} if forbidden else {})
+        self.note(self.now, "subscription_group", row)
 
     def set(self, changed: Mapping[str, Value]) -> None:
         """Change settings while the broker runs."""

@@ -25,7 +25,7 @@ class SubscriptionGroupManager:
 
     Attributes:
         subscription_group_table: name -> configuration.
-        updated: called with each configuration that is created or replaced.
+        updated: called with each configuration that is created or replaced, or whose group's forbidden topics change.
         enable_lmq: enableLmq at the broker's start, with which each group of light message queues has the defaults.
         needs_valid_names: whether only groups with valid names are created.
         forbidden: (group, topic) of the subscriptions that an administrator has forbidden (forbiddenTable of 5.x).
@@ -73,6 +73,8 @@ class SubscriptionGroupManager:
             self.forbidden.discard((group, topic))
         else:
             self.forbidden.add((group, topic))
+        if group in self.subscription_group_table:
+            self.updated(self.subscription_group_table[group])
 
     def is_forbidden(self, group: str, topic: str) -> bool:
         """Return whether the registered clients of a group may not pull a topic (getForbidden of 5.5.0)."""

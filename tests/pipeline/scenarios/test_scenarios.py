@@ -307,6 +307,15 @@ def test_a_search_of_5_5_0_is_for_a_boundary(boundary: str, offset: int) -> None
     assert results_of("5.5.0", [*[sending({})] * 3, search])[3]["ext"]["offset"] == str(offset)
 
 
+def test_the_history_of_a_group_has_its_forbidden_topics() -> None:
+    forbid = {"op": "request", "code": 353, "ext": {"group": "G", "topic": "T", "readable": "false"}}
+    steps = [{"op": "group", "group": "G"}, forbid, {"op": "group", "group": "G"}, forbid | {"ext": forbid["ext"] | {"readable": "true"}}]
+    noted: list[tuple[str, Any]] = []
+    scenario = scenario_of("scenarios", 1, json.dumps({"steps": steps}), BrokerVersion.V5_5_0)
+    list(take_steps(scenario, lambda _at, kind, row: noted.append((kind, row.get("forbiddenTopics")))))
+    assert [topics for kind, topics in noted if kind == "subscription_group"] == [None, ["T"], ["T"], None]
+
+
 # asked of 5.5.0
 def test_an_answer_of_5_5_0_has_the_groups_flag() -> None:
     steps = [{"op": "group", "group": "G", "config": {"groupSysFlag": 3}}, PULL]
