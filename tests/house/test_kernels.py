@@ -20,6 +20,7 @@ import store_format
 import udfs
 from store_format.record import carryless
 from store_format.record.crc32 import crc32_of_ranges
+from tests.runs.sampling import slow_proof
 from tests.truth.places import PROJECT, TESTS
 
 
@@ -91,7 +92,7 @@ print(kernel(100), kernel.stats.cache_hits)
 """
 
 
-@pytest.mark.parametrize("decorator", ["compiled", "bare", "inner"])
+@pytest.mark.parametrize("decorator", ["inner", pytest.param("compiled", marks=slow_proof), pytest.param("bare", marks=slow_proof)])
 def test_a_kernel_is_compiled_again_if_what_it_uses_of_another_module_changes(decorator: str, tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text(CALLER)
     environment = os.environ | {"PYTHONPATH": f"{PROJECT}{os.pathsep}{tmp_path}", "PYTHONDONTWRITEBYTECODE": "1"}

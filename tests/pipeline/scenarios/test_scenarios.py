@@ -308,8 +308,9 @@ def test_a_search_of_5_5_0_is_for_a_boundary(boundary: str, offset: int) -> None
 
 
 def test_the_history_of_a_group_has_its_forbidden_topics() -> None:
-    forbid = {"op": "request", "code": 353, "ext": {"group": "G", "topic": "T", "readable": "false"}}
-    steps = [{"op": "group", "group": "G"}, forbid, {"op": "group", "group": "G"}, forbid | {"ext": forbid["ext"] | {"readable": "true"}}]
+    of_group = {"group": "G", "topic": "T"}
+    forbid, allow = ({"op": "request", "code": 353, "ext": of_group | {"readable": readable}} for readable in ("false", "true"))
+    steps = [{"op": "group", "group": "G"}, forbid, {"op": "group", "group": "G"}, allow]
     noted: list[tuple[str, Any]] = []
     scenario = scenario_of("scenarios", 1, json.dumps({"steps": steps}), BrokerVersion.V5_5_0)
     list(take_steps(scenario, lambda _at, kind, row: noted.append((kind, row.get("forbiddenTopics")))))

@@ -18,6 +18,7 @@ from tests.makers.store_trees import differing, tree
 from tests.runs.following import assert_as_imported
 from tests.runs.in_session import pullsim_in
 from tests.runs.replaying import BROKER, all_lines
+from tests.runs.sampling import slow_proof
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -180,6 +181,7 @@ def test_verify_finds_nothing_wrong_and_what_was_changed(store: Path, capsys: py
     assert "CQ_OTHER_MESSAGE" in told()[1]
 
 
+@slow_proof
 def test_spark_imports_the_same_rows(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     found = []
     for by_spark in (False, True):
@@ -189,6 +191,7 @@ def test_spark_imports_the_same_rows(spark: SparkSession, store: Path, tmp_path:
     assert [table.name for table in COMPARED if not found[0][table.name]] == []
 
 
+@slow_proof
 def test_what_was_followed_is_what_an_import_gives(
     spark: SparkSession, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
