@@ -75,7 +75,7 @@ def _used_by(function: FunctionType) -> Iterator[str]:
                 yield kernel.__qualname__
             elif isinstance(used, EnumType):
                 yield repr(list(used))
-            elif isinstance(used, np.ndarray):
+            elif isinstance(used, np.ndarray | np.generic):
                 yield used.tobytes().hex()
             elif isinstance(used, int | float | str | bytes | tuple):
                 yield f"{name} {used!r}"

@@ -79,7 +79,7 @@ def test_no_instruction_is_used_that_numba_was_not_told_of(told: dict[str, str],
     assert int(run.stdout) == zlib.crc32(bytes(range(200)))
 
 
-CONSTANT = "import numpy as np\nLIMIT = {0}\nTABLE = np.array([{0}])\n"
+CONSTANT = "import numpy as np\nLIMIT = np.int64({0})\nTABLE = np.array([{0}])\n"
 CALLED = "from store_format.compiled import {1}\n@{1}\ndef called(x):\n    return x + {0}\n"
 CALLER = """import constant, called as other
 from called import called
