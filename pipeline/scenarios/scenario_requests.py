@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from store_format.remoting.errors import FrameError
-from store_format.remoting.headers import RequestCode, java_boolean, java_number
+from store_format.remoting.headers import RequestCode, java_number
 from store_format.remoting.heartbeat import ConsumerData, HeartbeatData, decode_heartbeat
 from store_format.store.lookup import NULL_POINTER, ThrownError
 from store_format.store.lookup_by_time import Boundary, offset_by_time
@@ -26,6 +26,7 @@ from udfs.broker.memory_broker import MemoryBroker, PullCall
 from udfs.broker.message_queue import MessageQueue
 from udfs.broker.topic_config import FLAG_UNIT_SUB
 from udfs.filters.message_filter import RETRY_GROUP_TOPIC_PREFIX
+from udfs.java.texts import boolean_value_of
 from udfs.pull.codes import ResponseCode
 
 Answer = dict[str, Any]
@@ -183,7 +184,7 @@ def _query_consumer_offset(broker: MemoryBroker, _client: str, ext: Ext, _body: 
     if committed >= 0:
         return answer(ResponseCode.SUCCESS, ext={"offset": committed})
     sets_zero = ext.get("setZeroIfNotFound")
-    if broker.settings.rules.headers_have_more_fields and sets_zero is not None and not java_boolean(sets_zero):
+    if broker.settings.rules.headers_have_more_fields and sets_zero is not None and not boolean_value_of(sets_zero):
         return answer(ResponseCode.QUERY_NOT_FOUND, "Not found, do not set to zero, maybe this group boot first", {})
     queue, settings = broker.store.queue(topic, queue_id), broker.settings.scan()
 
@@ -314,7 +315,7 @@ def _forbid(broker: MemoryBroker, _client: str, ext: Ext, _body: str | None) -> 
     if topic is None:
         return answer(ResponseCode.SUCCESS, "", body=_json({"group": group, "readable": True}))
     if readable is not None:
-        broker.groups.update_forbidden(group, topic, readable=java_boolean(readable))
+        broker.groups.update_forbidden(group, topic, readable=boolean_value_of(readable))
     told = {"group": group, "readable": not broker.groups.is_forbidden(group, topic), "topic": topic}
     return answer(ResponseCode.SUCCESS, "", body=_json(told))
 

@@ -63,11 +63,6 @@ def java_number(text: str | None, bits: int) -> int | None:
     return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
 
 
-def java_boolean(text: str) -> bool:
-    """The value that Boolean.parseBoolean reads from `text`."""
-    return text.lower() == "true"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Header:
     """A header class with fields of the broker's names; None is the broker's null."""

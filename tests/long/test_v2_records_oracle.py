@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeline.main import run
-from pipeline.settings.settings import BrokerSettings
-from pipeline.store.recover import run_recover
-from tests.makers.mutated_stores import mutated_store
 from tests.makers.store_trees import differing, tree
 from tests.runs.in_session import pullsim_in
+from tests.runs.mutated_recoveries import check_recoveries, recovered
 from tests.truth.golden5 import without_own_files
 from tests.truth.live_broker import PORT, LiveBroker
 from tests.truth.oracle import load, needs_oracle, oracle
 from tests.truth.raw_client import CONSUMER_SEND_MSG_BACK, SEND_MESSAGE, UPDATE_AND_CREATE_TOPIC, RawClient
-from tests.truth.recovering import RecoveringBroker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,11 +82,6 @@ def lines_of(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def recovered(store: Path, config: dict[str, Any]) -> dict[str, Any]:
-    settings = BrokerSettings.from_sources(header={"rulesVersion": V5} | config)
-    return without_own_files(json.loads(json.dumps(run_recover(str(store), settings=settings))))
-
-
 def test_the_broker_wrote_records_of_both_versions(store: Path) -> None:
     magics = []
     for file in sorted((store / "commitlog").iterdir()):
@@ -104,32 +96,19 @@ def test_the_broker_wrote_records_of_both_versions(store: Path) -> None:
 def test_the_store_recovers_as_in_the_broker(store: Path, tmp_path: Path) -> None:
     oracle("recover", "--store", store, "--config", CONFIG, "--out", tmp_path / "recorded.json", version=V5)
     recorded = json.loads((tmp_path / "recorded.json").read_text("utf-8"))
-    assert recovered(store, recorded["config"]) == without_own_files(recorded)
+    assert recovered(store, recorded["config"], V5) == without_own_files(recorded)
 
 
 @pytest.mark.parametrize("way", ["mutated", "killed"])
 def test_damaged_stores_recover_as_in_the_broker(store: Path, tmp_path: Path, way: str) -> None:
     """Mutated copies; those of "killed" have no queues and an abort file, so the broker walks the whole log."""
-    whole, classes = tmp_path / "whole", tmp_path / "classes"
+    whole = tmp_path / "whole"
     shutil.copytree(store, whole, copy_function=shutil.copy2)
     shutil.copy2(f"{store}.meta.json", f"{whole}.meta.json")
     if way == "killed":
         (whole / "abort").touch()
         shutil.rmtree(whole / "consumequeue")
-    classes.mkdir()
-    differ, compared = [], 0
-    with RecoveringBroker(classes, V5) as broker:
-        for seed in range(SEED, SEED + STORES):
-            copy = tmp_path / f"store-{seed}"
-            mutations = mutated_store(whole, copy, seed)
-            recorded = broker.recovered(copy)
-            if recorded is not None:
-                compared += 1
-                if recovered(copy, recorded["config"]) != without_own_files(recorded):
-                    differ.append((seed, mutations))
-            shutil.rmtree(copy)
-    assert differ == []
-    assert compared > STORES * 0.9
+    check_recoveries(whole, tmp_path, V5, range(SEED, SEED + STORES))
 
 
 def test_look_ups_are_those_of_the_broker(store: Path, tmp_path: Path) -> None:

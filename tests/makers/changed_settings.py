@@ -8,7 +8,7 @@ from pipeline.settings.settings import load_catalogue, section_of
 from store_format.broker_version import BrokerVersion
 
 Step = dict[str, Any]
-_SECTIONS = {"MessageStoreConfig": "storeConfig", "BrokerConfig": "brokerConfig"}
+_SECTIONS = ("MessageStoreConfig", "BrokerConfig")
 # changes that a running broker does not survive, or answers by the state of its threads and buffers
 _BREAKING = (
     *("maxMessageSize", "mappedFile", "mapperFile", "waitTimeMills", "transientStorePool", "duplicationEnable", "DLeger", "brokerRole"),
@@ -43,12 +43,7 @@ def changed_setting(number: int, op: str, name: str, value: Any, default: Any) -
         {"op": "topic", "topic": topic, "readQueueNums": 2, "writeQueueNums": 2, "perm": 6},
         {"op": "group", "group": group},
         {"op": op, "set": {name: value}},
-        {
-            "op": "send",
-            "topic": topic,
-            "queueId": 0,
-            "messages": messages,
-        },
+        {"op": "send", "topic": topic, "queueId": 0, "messages": messages},
         {"op": "heartbeat", "client": client, "clientId": client, "group": group, "subscriptions": [subscription]},
         *({"op": "pull", "client": client, "ext": own | one} for one in asked),
         {"op": "request", "client": client, "code": 361, "ext": own},

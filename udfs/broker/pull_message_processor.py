@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from store_format.config.config_rows import ConsumerFilterData, SubscriptionGroupConfig, members_of
+from store_format.config.config_rows import ConsumerFilterData, SubscriptionGroupConfig, with_extra
 from store_format.record.message import Message
 from store_format.remoting.headers import PullMessageRequestHeader, PullSysFlag
 from store_format.store.lookup import NULL_POINTER, ThrownError
@@ -377,4 +377,7 @@ class PullMessageProcessor:
     def _sys_flags(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> dict[str, object]:
         topic = self.topics.select_topic_config(header.topic)
         # groupSysFlag is a field of 5.x, whose default is 0
-        return {"topicSysFlag": 0 if topic is None else topic.topicSysFlag, "groupSysFlag": members_of(group).get("groupSysFlag", 0)}
+        return {
+            "topicSysFlag": 0 if topic is None else topic.topicSysFlag,
+            "groupSysFlag": with_extra({}, group.extra).get("groupSysFlag", 0),
+        }
